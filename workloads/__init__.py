@@ -1,0 +1,1 @@
+"""What users do: arrivals, lengths, scripts, sessions, and the traces that recorded them."""
