@@ -1,0 +1,75 @@
+"""Output policies: what ``max_tokens`` a call asks for, and what is done about a truncated answer.
+
+machine = policy.begin(call)
+decision = machine.first()
+while isinstance(decision, Send):
+    decision = machine.after(response_to(decision))
+"""
+
+from policies.output.ladders import (
+    POLICIES,
+    Adaptive,
+    Fixed,
+    ModelLimit,
+    Oracle,
+    OutputPolicy,
+    Progressive,
+    Quantile,
+    Resume,
+    WindowClamped,
+)
+from policies.output.machine import MOVES, Event, Machine, Rules, State
+from policies.output.values import (
+    BadConstants,
+    Call,
+    Decision,
+    Done,
+    ErrorKind,
+    Fail,
+    FinishReason,
+    History,
+    IllegalMove,
+    Kind,
+    Outcome,
+    Partial,
+    Reject,
+    Response,
+    Send,
+    ToolKind,
+    ToolUse,
+)
+
+__all__ = [
+    "MOVES",
+    "POLICIES",
+    "Adaptive",
+    "BadConstants",
+    "Call",
+    "Decision",
+    "Done",
+    "ErrorKind",
+    "Event",
+    "Fail",
+    "FinishReason",
+    "Fixed",
+    "History",
+    "IllegalMove",
+    "Kind",
+    "Machine",
+    "ModelLimit",
+    "Oracle",
+    "Outcome",
+    "OutputPolicy",
+    "Partial",
+    "Progressive",
+    "Quantile",
+    "Reject",
+    "Response",
+    "Resume",
+    "Rules",
+    "Send",
+    "State",
+    "ToolKind",
+    "ToolUse",
+    "WindowClamped",
+]
