@@ -1,0 +1,15 @@
+"""How long one iteration of a model server takes: models that answer in straight lines, as `jump` needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sim.steptime.base import FOREVER, Chunk, Provenance, Segment, StepTime
+from sim.steptime.line import Line
+from sim.steptime.roofline import Roofline
+
+__all__ = ["FOREVER", "STEP_TIMES", "Chunk", "Line", "Provenance", "Roofline", "Segment", "StepTime"]
+
+STEP_TIMES: Mapping[str, type[Line] | type[Roofline]] = MappingProxyType({"line": Line, "roofline": Roofline})
+"""Step-time models by the name studies write; their fields are the constants a study may set."""

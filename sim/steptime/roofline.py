@@ -1,0 +1,157 @@
+"""Step time from what a step computes and moves on given hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sim.hardware import BYTES, Gpu, Model
+from sim.steptime.base import FOREVER, Chunk, Provenance, Segment, upper
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Two roofs, because two kinds of kernels run one after the other, and the overheads between them.
+
+    The matrix products of a step with `n` tokens take the longer of computing ``2 * parameters * n`` FLOPs and reading
+    the weights once (of a mixture of experts, those its tokens visit). Attention takes the longer of computing each
+    token's pairs with its context and reading the stored keys and values. Tensor parallelism divides both and adds two
+    all-reduces a layer.
+
+    Attributes
+    ----------
+    gpu, model, tensor_parallel
+        What runs on what.
+    weights, kv
+        Number types of weights (None: as published) and of keys and values.
+    mfu
+        Share of the peak FLOP/s that matrix products reach. 0.6: GEMM medians of public kernel profiles at 500 to
+        2,000 tokens (vidur data/profiling: .44-.62 on H100, .54-.67 on A100).
+    attention_mfu
+        The same for attention over prompts. 0.45: whole prefills on H100 (BLIS hardware_config, inference-sim f90a1e3).
+    bandwidth_efficiency
+        Share of the memory bandwidth reached. 0.8: the same profiles at 8 tokens (.84 on H100); aiconfigurator
+        (095f58a) uses 0.8 too.
+    link_efficiency, allreduce_s
+        Share of the link's bandwidth that an all-reduce of ``2 (G - 1) / G`` messages reaches, and what the smallest
+        one takes.
+        0.35 and 5 us: vLLM 0.14's all-reduce on 2 to 8 A100 and H100 (aiconfigurator op tables, 095f58a).
+    layer_s, request_s, step_s
+        Overheads a layer (launching kernels), a request and a step: 32.1 us, 4.42 us, 126 us, BLIS's regression over
+        vLLM runs (inference-sim f90a1e3, defaults.yaml, beta 5 to 7).
+    """
+
+    gpu: Gpu
+    model: Model
+    tensor_parallel: int = 1
+    weights: str | None = None
+    kv: str = "bf16"
+    mfu: float = 0.6
+    attention_mfu: float = 0.45
+    bandwidth_efficiency: float = 0.8
+    link_efficiency: float = 0.35
+    allreduce_s: float = 5e-6
+    layer_s: float = 32.1e-6
+    request_s: float = 4.42e-6
+    step_s: float = 126e-6
+
+    _fixed_s: float = field(init=False, repr=False, compare=False)  # every step
+    _token_s: float = field(init=False, repr=False, compare=False)  # all-reduces, a token
+    _matmul_s: float = field(init=False, repr=False, compare=False)  # computing, a token
+    _head_s: float = field(init=False, repr=False, compare=False)  # computing the output head, a request
+    _weights_s: float = field(init=False, repr=False, compare=False)  # reading what every step reads
+    _experts_s: float = field(init=False, repr=False, compare=False)  # reading all routed experts
+    _missed: float = field(init=False, repr=False, compare=False)  # share of the experts that one token does not visit
+    _decode_pair_s: float = field(init=False, repr=False, compare=False)  # computing, a decode's pair
+    _prompt_pair_s: float = field(init=False, repr=False, compare=False)  # computing, a prompt token's pair
+    _kv_s: float = field(init=False, repr=False, compare=False)  # reading or writing one token's keys and values
+
+    def __post_init__(self) -> None:
+        """Compute what a step costs a token, once.
+
+        Raises
+        ------
+        ValueError
+            A constant is out of its range.
+        """
+        for word in ("mfu", "attention_mfu", "bandwidth_efficiency", "link_efficiency"):
+            if not 0.0 < (value := getattr(self, word)) <= 1.0:
+                raise ValueError(f"{word} is {value!r}: a share above 0, at most 1")
+        for word in ("allreduce_s", "layer_s", "request_s", "step_s"):
+            if not 0.0 <= (value := getattr(self, word)) < float("inf"):
+                raise ValueError(f"{word} is {value!r}: seconds >= 0")
+        if self.tensor_parallel < 1:
+            raise ValueError(f"tensor_parallel is {self.tensor_parallel}: a whole number >= 1")
+        gpu, model, gpus = self.gpu, self.model, self.tensor_parallel
+        dtype = self.weights or model.weights
+        peak = gpus * gpu.peak_flops(dtype) * self.mfu
+        attention = gpus * gpu.peak_flops("bf16") * self.attention_mfu
+        bandwidth = gpu.memory_bandwidth * self.bandwidth_efficiency
+        visited = model.experts_per_token / model.experts if model.experts else 0.0
+        hops = 2 * (gpus - 1) / gpus
+        reduces = 2 * model.layers if gpus > 1 else 0
+        values = {
+            "fixed": self.step_s + self.layer_s * model.layers + self.allreduce_s * reduces,
+            "token": reduces * hops * model.hidden * 2 / (gpu.link_bandwidth * self.link_efficiency),
+            "matmul": 2 * (model.common_parameters + visited * model.routed_parameters) / peak,
+            "head": 2 * model.head_parameters / peak,
+            "weights": (model.common_parameters + model.head_parameters) * BYTES[dtype] / gpus / bandwidth,
+            "experts": model.routed_parameters * BYTES[dtype] / gpus / bandwidth,
+            "decode_pair": model.attention_flops_per_pair(absorbed=True) / attention,
+            "prompt_pair": model.attention_flops_per_pair(absorbed=False) / attention,
+            "kv": model.kv_bytes_per_token(self.kv, gpus) / bandwidth,
+        }
+        for word, value in values.items():
+            object.__setattr__(self, f"_{word}_s", value)
+        object.__setattr__(self, "_missed", 1.0 - visited)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the constants are from."""
+        words = (
+            "mfu",
+            "attention_mfu",
+            "bandwidth_efficiency",
+            "link_efficiency",
+            "allreduce_s",
+            "layer_s",
+            "request_s",
+            "step_s",
+        )
+        return Provenance(
+            kind="roofline",
+            source=f"GPU: {self.gpu.source}; model: {self.model.source}; efficiencies and overheads: docs/steptime.md",
+            engine="vLLM",
+            version="0.14 (all-reduce)",
+            hardware=f"{self.tensor_parallel} x {self.gpu.title}",
+            date="2026-11",
+            constants={word: getattr(self, word) for word in words},
+        )
+
+    def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
+        """Return ``(base, slope, steps)`` as `StepTime` says; it breaks where attention changes its roof."""
+        tokens, requests = decodes, decodes
+        compute, compute_slope = self._decode_pair_s * context, self._decode_pair_s * decodes
+        stored, stored_slope = context, decodes
+        for size, past in chunks:
+            tokens += size
+            requests += 1
+            compute += self._prompt_pair_s * size * (past + size / 2)
+            compute_slope += self._prompt_pair_s * size * size
+            stored += past
+            stored_slope += size
+        memory, memory_slope = self._kv_s * (stored + tokens), self._kv_s * stored_slope
+        weights = self._weights_s
+        if self._experts_s:
+            weights += self._experts_s * (1.0 - self._missed**tokens)
+        matmul = self._matmul_s * tokens + self._head_s * requests
+        base = (
+            self._fixed_s
+            + self._token_s * tokens
+            + self.request_s * requests
+            + (matmul if matmul > weights else weights)
+        )
+        if memory >= compute and memory_slope >= compute_slope:
+            return base + memory, memory_slope, FOREVER
+        attention, slope, steps = upper((memory, memory_slope), (compute, compute_slope))
+        return base + attention, slope, steps

@@ -1,0 +1,170 @@
+"""Step-time models: a segment equals the model evaluated step by step; decode times are those of real servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from sim.hardware import BYTES, GPUS, MODELS, Gpu, Model
+from sim.steptime import FOREVER, STEP_TIMES, Line, Roofline, StepTime
+
+chunks = st.lists(st.tuples(st.integers(1, 8_192), st.integers(0, 100_000)), max_size=3)
+batches = st.tuples(st.integers(0, 512), st.integers(0, 4_000), chunks).filter(lambda b: b[0] or b[2])
+seconds = st.floats(0, 1, allow_subnormal=False)
+
+
+def directly(model: Roofline, decodes: int, context: int, pieces: list[tuple[int, int]]) -> float:
+    """Return the roofline's time of one step from the definition alone."""
+    shape, gpu, gpus = model.model, model.gpu, model.tensor_parallel
+    number = BYTES[model.weights or shape.weights]
+    tokens = decodes + sum(size for size, _ in pieces)
+    requests = decodes + len(pieces)
+    passed = shape.active_parameters - shape.head_parameters * (1 if shape.tied else 2)
+    read = shape.common_parameters + shape.head_parameters + shape.routed_parameters * shape.experts_touched(tokens)
+    peak = gpus * gpu.peak_flops(model.weights or shape.weights) * model.mfu
+    bandwidth = gpu.memory_bandwidth * model.bandwidth_efficiency
+    matmul = max((2 * passed * tokens + 2 * shape.head_parameters * requests) / peak, read * number / gpus / bandwidth)
+    flops = shape.attention_flops_per_pair(absorbed=True) * context
+    flops += shape.attention_flops_per_pair(absorbed=False) * sum(n * (past + n / 2) for n, past in pieces)
+    stored = context + tokens + sum(past for _, past in pieces)
+    attention = max(
+        flops / (gpus * gpu.peak_flops("bf16") * model.attention_mfu),
+        stored * shape.kv_bytes_per_token(model.kv, gpus) / bandwidth,
+    )
+    overhead = model.step_s + model.layer_s * shape.layers + model.request_s * requests
+    if gpus > 1:
+        message = tokens * shape.hidden * 2 * 2 * (gpus - 1) / gpus
+        overhead += 2 * shape.layers * (model.allreduce_s + message / (gpu.link_bandwidth * model.link_efficiency))
+    return matmul + attention + overhead
+
+
+def after(k: int, decodes: int, context: int, pieces: list[tuple[int, int]]) -> tuple[int, int, list[tuple[int, int]]]:
+    return decodes, context + k * decodes, [(size, past + k * size) for size, past in pieces]
+
+
+@st.composite
+def rooflines(draw) -> Roofline:
+    return Roofline(
+        draw(st.sampled_from(list(GPUS.values()))),
+        draw(st.sampled_from(list(MODELS.values()))),
+        draw(st.sampled_from([1, 2, 4, 8])),
+        weights=draw(st.sampled_from([None, "bf16", "fp8", "fp4", "int4"])),
+        kv=draw(st.sampled_from(["bf16", "fp8"])),
+        mfu=draw(st.floats(0.05, 1)),
+        attention_mfu=draw(st.floats(0.05, 1)),
+        bandwidth_efficiency=draw(st.floats(0.1, 1)),
+    )
+
+
+@given(rooflines(), batches, st.data())
+def test_a_roofline_segment_equals_every_step_it_stands_for(model, batch, data):
+    decodes, each, pieces = batch
+    context = decodes * each
+    base, slope, steps = model.segment(decodes, context, pieces)
+    event("crosses" if steps < FOREVER else "forever")
+    assert steps >= 1
+    for k in {0, min(steps, 10**6) - 1, data.draw(st.integers(0, min(steps, 10**6) - 1))}:
+        expected = directly(model, *after(k, decodes, context, pieces))
+        assert base + k * slope == pytest.approx(expected, rel=1e-12)
+    if steps < FOREVER:  # the break is where the line stops being true, no earlier
+        beyond = steps + 1
+        assert base + beyond * slope < directly(model, *after(beyond, decodes, context, pieces))
+
+
+def test_attention_crosses_from_reading_to_computing_as_a_prompt_grows():
+    model = Roofline(GPUS["h100"], MODELS["llama-3.1-8b"])
+    _, slope, steps = model.segment(64, 64 * 1_000, [(256, 0)])
+    assert 1 <= steps < 1_000
+    assert model.segment(*after(steps, 64, 64_000, [(256, 0)]))[1] > slope
+
+
+@given(
+    st.builds(
+        Line,
+        st.floats(1e-6, 1),
+        *[seconds] * 4,
+    ),
+    batches,
+    st.integers(0, 10**6),
+)
+def test_a_line_equals_its_definition_at_every_step(model, batch, k):
+    decodes, each, pieces = batch
+    base, slope, steps = model.segment(decodes, decodes * each, pieces)
+    _, context, grown = after(k, decodes, decodes * each, pieces)
+    expected = model.base_s + model.per_request_s * (decodes + len(pieces)) + model.per_context_token_s * context
+    expected += sum(model.per_prompt_token_s * n + model.per_attended_token_s * n * (past + n / 2) for n, past in grown)
+    assert steps == FOREVER
+    assert base + k * slope == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_line_is_exact_on_dyadic_numbers():
+    assert Line(0.25, 0.125, 2**-10).segment(4, 1_024, [(8, 0)]) == (0.25 + 5 * 0.125 + 1.0, 4 * 2**-10, FOREVER)
+
+
+def test_models_are_step_times_with_a_provenance():
+    for model in (Line(1.0), Roofline(GPUS["h100"], MODELS["qwen3-32b"], 2)):
+        assert isinstance(model, StepTime)
+        assert model.provenance.kind in STEP_TIMES
+        assert model.provenance.source
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "gpus", "decodes", "milliseconds"),
+    [
+        ("h100", "llama-3.1-8b", 1, 1, (6.0, 8.5)),
+        ("h100", "llama-3.1-8b", 1, 64, (9.0, 13.5)),  # at 1,000 tokens each
+        ("h100", "llama-3.1-70b", 8, 1, (8.0, 16.0)),
+    ],
+)
+def test_decode_times_are_those_of_real_servers(gpu, model, gpus, decodes, milliseconds):
+    low, high = milliseconds
+    base, _, _ = Roofline(GPUS[gpu], MODELS[model], gpus).segment(decodes, decodes * 1_000)
+    assert low < base * 1e3 < high
+
+
+@given(rooflines(), batches)
+def test_more_work_never_takes_less_time(model, batch):
+    decodes, each, pieces = batch
+    base, slope, _ = model.segment(decodes, decodes * each, pieces)
+    assert base > 0
+    assert slope >= 0
+    assert model.segment(decodes + 1, decodes * each + each, pieces)[0] >= base
+    assert model.segment(decodes, decodes * each, [*pieces, (64, 0)])[0] >= base
+
+
+def test_fewer_bytes_and_more_gpus_are_faster_where_reading_weights_decides():
+    slow = Roofline(GPUS["h100"], MODELS["llama-3.1-70b"], 4)
+    assert replace(slow, weights="fp8").segment(1, 1_000)[0] < slow.segment(1, 1_000)[0]
+    assert replace(slow, tensor_parallel=8).segment(1, 1_000)[0] < slow.segment(1, 1_000)[0]
+
+
+def test_a_mixture_of_experts_reads_only_what_its_tokens_visit():
+    sparse, dense = MODELS["qwen3-30b-a3b"], MODELS["qwen3-32b"]
+    gpu = GPUS["h100"]
+    assert Roofline(gpu, sparse).segment(1, 100)[0] < 0.35 * Roofline(gpu, dense).segment(1, 100)[0]
+    ratio = Roofline(gpu, sparse).segment(128, 12_800)[0] / Roofline(gpu, sparse).segment(1, 100)[0]
+    assert ratio > 3  # nearly all experts
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: Line(-1.0), "base_s is -1.0"),
+        (lambda: Line(float("nan"), 1.0), "base_s is nan"),
+        (lambda: Line(0.0, 0.0, 1.0), "a step costs no time"),
+        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], 0), "tensor_parallel is 0"),
+        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], mfu=0.0), "mfu is 0.0: a share above 0, at most 1"),
+        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], layer_s=-1e-6), "layer_s is -1e-06: seconds >= 0"),
+    ],
+)
+def test_impossible_constants_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def test_the_catalogue_is_typed():
+    assert all(isinstance(gpu, Gpu) and gpu.source for gpu in GPUS.values())
+    assert all(isinstance(model, Model) and model.source for model in MODELS.values())
