@@ -37,7 +37,10 @@ def _plain(name: str) -> str:
 
 
 def _names(catalogue: Mapping[str, T]) -> Mapping[str, T]:
-    return {_plain(known): catalogue[name] for name in catalogue for known in (name, *catalogue[name].aliases)}
+    names: dict[str, T] = {}
+    for name, entry in catalogue.items():
+        names |= {_plain(known): entry for known in (name, *entry.aliases)}
+    return names
 
 
 def find_gpu(name: str | Mapping[str, object], *, file: str | Path | None = None, key: str = "server.gpu") -> Gpu:
