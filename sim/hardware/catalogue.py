@@ -15,7 +15,7 @@ from sim.hardware.gpu import BYTES, Gpu
 from sim.hardware.model import Model
 from workloads.errors import BadInput, Fault, did_you_mean
 
-T = TypeVar("T", Gpu, Model)
+T = TypeVar("T", bound=Gpu | Model)
 
 
 def _catalogue(kind: type[T], file: str) -> Mapping[str, T]:
