@@ -28,10 +28,13 @@ class ModelLimits:
         Largest number of output tokens of one response; None for a model without an entry.
     window
         Context window, prompt and output together, in tokens; None for a model without an entry.
+    uncapped
+        Whether the client's ceiling for automatic requests leaves the model its whole output limit.
     """
 
     output: int | None
     window: int | None
+    uncapped: bool = False
 
     @property
     def known(self) -> bool:
@@ -53,6 +56,8 @@ class Table:
         Pairs of regular expression (matched at the start of the normalised name) and tokens; the first match wins.
     default_output, default_window
         What a model without an entry is taken to have, in tokens.
+    uncapped
+        Regular expression of the models that get their whole output limit without being asked.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Table:
     window_rows: tuple[Row, ...]
     default_output: int
     default_window: int
+    uncapped: str = r"(?!)"
 
     def normalise(self, model: str) -> str:
         """Return the one spelling under which the table looks a model up."""
@@ -71,7 +77,11 @@ class Table:
     def lookup(self, model: str) -> ModelLimits:
         """Return the limits of a model's name, in any of the spellings that providers use."""
         name = self.normalise(model)
-        return ModelLimits(output=_first(self.output_rows, name), window=_first(self.window_rows, name))
+        return ModelLimits(
+            output=_first(self.output_rows, name),
+            window=_first(self.window_rows, name),
+            uncapped=re.match(self.uncapped, name) is not None,
+        )
 
 
 def _first(rows: tuple[Row, ...], name: str) -> int | None:
@@ -146,11 +156,13 @@ V015 = Table(
     default_window=128 * _K,
 )
 
+_OPUS = r"claude-opus-(?:4-[678]|5)"
+
 V024 = Table(
     name="0.24",
     steps=_steps(tags=True, claude_dots=True, undated=rf"{_DATED}|deepseek-v4.*"),
     output_rows=(
-        (r"claude-opus-(?:4-[678]|5)", 128_000),
+        (_OPUS, 128_000),
         (r"deepseek-flash", 384_000),
         (r"glm-5(?:\.\d+)?(?:-|$)", 128 * _K),
         (r"kimi-k3", 128 * _K),
@@ -171,6 +183,7 @@ V024 = Table(
     ),
     default_output=32_000,
     default_window=200_000,
+    uncapped=_OPUS,
 )
 
 TABLES: Mapping[str, Table] = {table.name: table for table in (V015, V024)}

@@ -18,7 +18,7 @@ from policies.output.ladders import (
     Resume,
     WindowClamped,
 )
-from policies.output.machine import MOVES, Event, Machine, Rules, State
+from policies.output.machine import MOVES, Event, Machine, Raises, Rules, State
 from policies.output.values import (
     BadConstants,
     Call,
@@ -34,6 +34,7 @@ from policies.output.values import (
     Partial,
     Reject,
     Response,
+    Retries,
     Send,
     ToolKind,
     ToolUse,
@@ -63,9 +64,11 @@ __all__ = [
     "Partial",
     "Progressive",
     "Quantile",
+    "Raises",
     "Reject",
     "Response",
     "Resume",
+    "Retries",
     "Rules",
     "Send",
     "State",

@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from policies import limits
+from policies.limits import ModelLimits
 from policies.output.machine import Clamp, Machine, Plan, Rules, escalation, initial, recovery
-from policies.output.values import BadConstants, Call, Send
+from policies.output.values import BadConstants, Call, Retries, Send
 
 _RECOVERY_TOKENS = 46
 _KEEP_ALL = Rules()
@@ -29,7 +30,7 @@ Key = tuple[str, int | None, int | None, int | None, int | str | None, str, str,
 class OutputPolicy:
     """What all output policies share: the model's limits, the window clamp, the overrides of user and environment.
 
-    A valid override (a positive integer) is sent as the only request: the user's value before the environment's,
+    An override is sent as the only request: the user's value before the environment's,
     clipped to the output limit of a model that has one.
 
     Attributes
@@ -86,7 +87,7 @@ class OutputPolicy:
             faults.append(f"table: {self.table!r} is unknown; allowed: {', '.join(limits.TABLES)}")
         return faults
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         """Return what the policy would send, before the model's limit and the window have their say."""
         raise NotImplementedError
 
@@ -111,30 +112,36 @@ class OutputPolicy:
         return Machine(plan, call.prompt_tokens)
 
     def _plan(self, call: Call, sticky: bool) -> Plan:
-        known = limits.lookup(self.table, call.model)
-        limit = known.output if call.output_limit is None else call.output_limit
-        override = _valid(call.user_max_tokens) or _valid(call.env_max_tokens)
-        rungs = (initial(override),) if override else self._rungs(call, limit)
-        rungs = tuple(_limited(rung, limit) for rung in rungs)
+        known = self._known(call)
+        override = self.rules.precedence(call.user_max_tokens, call.env_max_tokens)
+        rungs = self._rungs(call, known)
         if sticky and len(rungs) > 1:
-            rungs = (initial(rungs[1].max_tokens), *rungs[2:])
-        window = known.window if call.window is None else call.window
+            rungs = (initial(rungs[1].requested), *rungs[2:])
+        if override.value is not None:
+            rungs = (initial(override.value), *rungs[1:])
+        return self._bounded(rungs[:1] if override.final else rungs, known)
+
+    def _known(self, call: Call) -> ModelLimits:
+        known = limits.lookup(self.table, call.model)
+        return replace(
+            known,
+            output=known.output if call.output_limit is None else call.output_limit,
+            window=known.window if call.window is None else call.window,
+        )
+
+    def _bounded(self, rungs: tuple[Send, ...], known: ModelLimits) -> Plan:
         clamp = Clamp(self.margin_tokens, self.margin_share, self.floor, self.rules.refuses)
-        room = clamp.room(window) if self.rules.clamps and window is not None else None
-        return Plan(rungs, self.rules, clamp, room)
+        room = clamp.room(known.window) if self.rules.clamps and known.window is not None else None
+        return Plan(tuple(_limited(rung, known.output) for rung in rungs), self.rules, clamp, room)
 
     def _recoveries(self, count: int, max_tokens: int) -> tuple[Send, ...]:
-        return (recovery(max_tokens, message_tokens=self.message_tokens, retry=self.retry_escalated),) * count
+        return (recovery(max_tokens, self.message_tokens, self._retried()),) * count
 
     def _escalation(self, max_tokens: int) -> Send:
-        return escalation(max_tokens, retry=self.retry_escalated)
+        return escalation(max_tokens, self._retried())
 
-
-def _valid(value: int | str | None) -> int:
-    """Return a configured limit if it is a positive integer, else 0: only a valid value is an override."""
-    if isinstance(value, str):
-        value = int(value) if value.isascii() and value.isdigit() else 0
-    return max(value or 0, 0)
+    def _retried(self) -> Retries:
+        return self.rules.retried if self.retry_escalated else Retries.NONE
 
 
 def _limited(rung: Send, limit: int | None) -> Send:
@@ -167,7 +174,7 @@ class Fixed(OutputPolicy):
     def _faults(self) -> list[str]:
         return OutputPolicy._faults(self) + _positive(max_tokens=self.max_tokens)
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         return (initial(self.max_tokens),)
 
 
@@ -198,8 +205,8 @@ class Adaptive(OutputPolicy):
             + _not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
         )
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
-        escalated = max(self.escalated_floor, limit or 0)
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        escalated = max(self.escalated_floor, known.output or 0)
         return initial(self.first_cap), self._escalation(escalated), *self._recoveries(self.recoveries, escalated)
 
 
@@ -227,8 +234,8 @@ class Resume(OutputPolicy):
             + _not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
         )
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
-        return initial(self.first_cap), *self._recoveries(self.recoveries, max(self.escalated_floor, limit or 0))
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        return initial(self.first_cap), *self._recoveries(self.recoveries, max(self.escalated_floor, known.output or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +263,7 @@ class Progressive(OutputPolicy):
             faults.append(f"caps: {list(self.caps)} is not a rising list of limits above 0")
         return faults
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         escalations = map(self._escalation, self.caps[1:])
         return initial(self.caps[0]), *escalations, *self._recoveries(self.recoveries, self.caps[-1])
 
@@ -284,8 +291,8 @@ class ModelLimit(OutputPolicy):
             + _not_negative(escalated_floor=self.escalated_floor, recoveries=self.recoveries)
         )
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
-        first = limit or self.unknown_limit
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        first = known.output or self.unknown_limit
         escalated = max(self.escalated_floor, first)
         return initial(first), self._escalation(escalated), *self._recoveries(self.recoveries, escalated)
 
@@ -316,9 +323,12 @@ class WindowClamped(OutputPolicy):
             + _not_below("ceiling", self.ceiling, "unknown_limit", self.unknown_limit)
         )
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
-        first = min(limit or self.unknown_limit, self.ceiling)
-        return initial(first), self._escalation(self.ceiling), *self._recoveries(self.recoveries, self.ceiling)
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        first = known.output or self.unknown_limit
+        if not known.uncapped:
+            first = min(first, self.ceiling)
+        recoveries = self._recoveries(self.recoveries, max(first, self.ceiling))
+        return initial(first), self._escalation(self.ceiling), *recoveries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,9 +372,9 @@ class Quantile(Adaptive):
                 return max(1, ceil(_quantile(sample, self.cost_ratio / (1 + self.cost_ratio))))
         return self.first_cap
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         first = self.cap(call.kind, call.script)
-        escalated = max(self.escalated_floor, limit or 0, first)
+        escalated = max(self.escalated_floor, known.output or 0, first)
         return initial(first), self._escalation(escalated), *self._recoveries(self.recoveries, escalated)
 
 
@@ -391,9 +401,10 @@ class Oracle(OutputPolicy):
             raise ValueError(
                 "true_tokens: an oracle's calls begin with their true length, which only a simulator knows"
             )
-        return Machine(self._plan(replace(call, user_max_tokens=max(1, true_tokens)), sticky=False), call.prompt_tokens)
+        plan = self._bounded((initial(max(1, true_tokens)),), self._known(call))
+        return Machine(plan, call.prompt_tokens)
 
-    def _rungs(self, call: Call, limit: int | None) -> tuple[Send, ...]:
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         raise AssertionError("an oracle's only request is its true length")
 
 

@@ -23,10 +23,12 @@ from policies.output.values import (
     Partial,
     Reject,
     Response,
+    Retries,
     Send,
     ToolKind,
     ToolUse,
 )
+from policies.precedence import Precedence, documents
 from policies.prompts import SPLIT_WORK, TOO_LONG
 
 
@@ -112,6 +114,14 @@ class Clamp:
         return None if self.refuse else min(wanted, self.floor)
 
 
+class Raises(Enum):
+    """What an escalation has to raise, so as not to generate the same truncated answer once more."""
+
+    LIMIT = "limit"  # the limit that the response gets
+    REQUESTED = "requested"  # the limit asked for, which the model's may clip to the same as before
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a client does beside choosing limits. The defaults keep every invariant.
@@ -122,8 +132,12 @@ class Rules:
         Whether requests are kept inside the window; else what the policy says is sent.
     refuses
         Whether a request with less room than the floor is refused; else the floor is sent although it does not fit.
-    raise_only
-        Whether an escalation is sent only if it raises the limit.
+    raises
+        What an escalation has to raise to be sent.
+    ceiling_follows
+        Whether a recovery asks for at most what the request before it did.
+    precedence
+        What values of user and environment override the policy.
     keep_partial
         Whether the truncated answer stays in the history until the escalated one is in.
     continue_calls
@@ -134,16 +148,25 @@ class Rules:
         Kinds of tools that never run from a truncated answer.
     run_cut
         Whether calls of the other kinds run although their arguments are incomplete (after a repair).
+    empty_is_truncated
+        Requests whose empty answer with finish reason length counts as truncated; any other empty answer is an error.
+    retried
+        Which transient errors of escalations and recoveries are met by sending again, where the policy has them
+        retried.
     """
 
     clamps: bool = True
     refuses: bool = True
-    raise_only: bool = True
+    raises: Raises = Raises.LIMIT
+    ceiling_follows: bool = False
+    precedence: Precedence = documents
     keep_partial: bool = True
     continue_calls: bool = False
     after_failed_recovery: FinishReason = FinishReason.LENGTH
     never_run: frozenset[ToolKind] = frozenset({ToolKind.EDIT, ToolKind.EXECUTE, ToolKind.OTHER})
     run_cut: bool = False
+    empty_is_truncated: frozenset[Kind] = frozenset({Kind.INITIAL})
+    retried: Retries = Retries.REFUSED
 
     def runs(self, call: ToolUse) -> bool:
         """Whether a tool call of a truncated answer runs."""
@@ -196,14 +219,14 @@ class Machine:
         The client's estimate of the prompt.
     """
 
-    __slots__ = ("_plan", "_prompt", "_rung", "_sent", "_state")
+    __slots__ = ("_last", "_plan", "_prompt", "_rung", "_state")
 
     def __init__(self, plan: Plan, prompt_tokens: int) -> None:
         self._plan = plan
         self._prompt = prompt_tokens
         self._state = State.READY
         self._rung = 0
-        self._sent = 0
+        self._last = plan.rungs[0]
 
     @property
     def state(self) -> State:
@@ -223,8 +246,15 @@ class Machine:
             self._state = _next(self._state, Event.NO_ROOM)
             return Fail(ErrorKind.NO_ROOM, notice=TOO_LONG, alert=False)
         self._state = _next(self._state, Event.START)
-        self._sent = send.max_tokens
+        self._last = send
         return send
+
+    def trouble(self, response: Response) -> ErrorKind | None:
+        """Return the error that a response amounts to, which a retry may mend; None for an answer, truncated or not."""
+        if response.error is None and response.empty:
+            truncated = response.finish is FinishReason.LENGTH
+            return None if truncated and self._last.kind in self._plan.rules.empty_is_truncated else ErrorKind.EMPTY
+        return response.error
 
     def after(self, response: Response) -> Decision:
         """Return what to do after a response.
@@ -234,8 +264,10 @@ class Machine:
         IllegalMove
             If no request is in flight; the state is unchanged.
         """
-        if response.error is not None:
-            return self._failed(response, response.error)
+        if response.error is not None or response.empty:
+            trouble = self.trouble(response)
+            if trouble is not None:
+                return self._failed(response, trouble)
         if response.finish is FinishReason.LENGTH or (
             response.tool_calls and not all(call.complete for call in response.tool_calls)
         ):  # a provider may say `stop` or `tool_calls` although a call's arguments are cut
@@ -257,17 +289,20 @@ class Machine:
         return Fail(error, partial, notice, alert=not notice)
 
     def _truncated(self, response: Response) -> Decision:
+        rules = self._plan.rules
         prompt = self._prompt if response.prompt_tokens is None else response.prompt_tokens
         for index, rung in enumerate(self._plan.rungs[self._rung + 1 :], start=self._rung + 1):
             if rung.kind is Kind.ESCALATION:
                 send = self._fit(rung, prompt)
-                if send is None or (self._plan.rules.raise_only and send.max_tokens <= self._sent):
+                if send is None or not self._raises(send):
                     continue
                 return self._climb(Event.RAISE, index, send, prompt)
-            if response.tool_calls and not self._plan.rules.continue_calls:
+            if response.tool_calls and not rules.continue_calls:
                 break
-            grown = prompt + response.output_tokens + rung.message_tokens
-            send = self._fit(rung, grown)
+            grown = response.continued_tokens
+            if grown is None:
+                grown = prompt + response.output_tokens + rung.message_tokens
+            send = self._fit(_at_most(rung, self._last) if rules.ceiling_follows else rung, grown)
             if send is None:
                 break
             return self._climb(Event.CONTINUE, index, send, grown)
@@ -275,8 +310,14 @@ class Machine:
 
     def _climb(self, event: Event, index: int, send: Send, prompt: int) -> Send:
         self._state = _next(self._state, event)
-        self._rung, self._sent, self._prompt = index, send.max_tokens, prompt
+        self._rung, self._last, self._prompt = index, send, prompt
         return send
+
+    def _raises(self, send: Send) -> bool:
+        what = self._plan.rules.raises
+        if what is Raises.LIMIT:
+            return send.max_tokens > self._last.max_tokens
+        return what is Raises.NOTHING or send.requested > self._last.requested
 
     def _spent(self, calls: tuple[ToolUse, ...]) -> Decision:
         if not calls:
@@ -290,23 +331,30 @@ class Machine:
         return Done(Outcome.TRUNCATED, FinishReason.LENGTH, run)
 
     def _fit(self, rung: Send, prompt: int) -> Send | None:
-        room = self._plan.room
-        if room is None or rung.max_tokens <= room - prompt:
+        if self._plan.room is None:
             return rung
-        fitted = self._plan.clamp.fit(rung.max_tokens, room - prompt)
-        return None if fitted is None else replace(rung, max_tokens=fitted)
+        free = self._plan.room - prompt
+        if rung.requested <= free:
+            return rung
+        fitted = self._plan.clamp.fit(rung.max_tokens, free)
+        return None if fitted is None else replace(rung, max_tokens=fitted, requested=max(fitted, free))
 
 
 def initial(max_tokens: int) -> Send:
     """Return the request that opens a call."""
-    return Send(max_tokens, Kind.INITIAL, History.SAME)
+    return Send(max_tokens, max_tokens, Kind.INITIAL, History.SAME)
 
 
-def escalation(max_tokens: int, *, retry: bool = False) -> Send:
+def escalation(max_tokens: int, retry: Retries = Retries.NONE) -> Send:
     """Return the request that leaves the truncated answer out and generates it again under a larger limit."""
-    return Send(max_tokens, Kind.ESCALATION, History.DROP_PARTIAL, retry=retry)
+    return Send(max_tokens, max_tokens, Kind.ESCALATION, History.DROP_PARTIAL, retry=retry)
 
 
-def recovery(max_tokens: int, *, message_tokens: int, retry: bool = False) -> Send:
+def recovery(max_tokens: int, message_tokens: int, retry: Retries = Retries.NONE) -> Send:
     """Return the request that keeps the truncated answer and asks the model to go on from there."""
-    return Send(max_tokens, Kind.RECOVERY, History.KEEP_PARTIAL, True, message_tokens, retry)
+    return Send(max_tokens, max_tokens, Kind.RECOVERY, History.KEEP_PARTIAL, True, message_tokens, retry)
+
+
+def _at_most(rung: Send, last: Send) -> Send:
+    max_tokens, requested = min(rung.max_tokens, last.max_tokens), min(rung.requested, last.requested)
+    return rung if requested == rung.requested else replace(rung, max_tokens=max_tokens, requested=requested)

@@ -62,6 +62,16 @@ class History(Enum):
     __hash__ = object.__hash__
 
 
+class Retries(Enum):
+    """Which transient errors of a request are met by sending it again."""
+
+    NONE = "none"
+    REFUSED = "refused"  # 429 and 5xx, before the first byte
+    ALL = "all"  # broken and empty streams too
+
+    __hash__ = object.__hash__
+
+
 class Outcome(Enum):
     """How a call ended that has an answer."""
 
@@ -115,8 +125,8 @@ class Call:
     prompt_tokens
         The client's estimate of the prompt in tokens.
     user_max_tokens, env_max_tokens
-        ``max_tokens`` that the user configured or set in the environment; counted only where it is a positive integer
-        (the environment's value may be text).
+        ``max_tokens`` as the user configured it or set it in the environment, where it is text; what of it counts is
+        the policy's precedence to say.
     kind, script
         What the call is for and in what script it is written, for policies that keep lengths apart by them.
     calls_since_escalation
@@ -151,6 +161,11 @@ class Response:
         What went wrong; None for an answer.
     prompt_tokens
         The prompt as the server counted it, in tokens; None if it did not say. Replaces the client's estimate.
+    empty
+        Whether there was neither text nor reasoning nor a tool call in it.
+    continued_tokens
+        The client's estimate of the prompt of a continuation, recovery message included; None lets the machine add up
+        the prompt, what was generated and the message.
     """
 
     finish: FinishReason
@@ -158,6 +173,8 @@ class Response:
     tool_calls: tuple[ToolUse, ...] = ()
     error: ErrorKind | None = None
     prompt_tokens: int | None = None
+    empty: bool = False
+    continued_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +185,8 @@ class Send:
     ----------
     max_tokens
         The limit that the response gets, in tokens.
+    requested
+        The limit before the model's own clipped it, in tokens; for dialects that send it so.
     kind, history
         What the request is for, and what it carries.
     is_continuation
@@ -175,15 +194,16 @@ class Send:
     message_tokens
         Size of the recovery message that the request adds to the history, in tokens.
     retry
-        Whether transient errors of this request go through the retry machine.
+        Which transient errors of this request go through the retry machine.
     """
 
     max_tokens: int
+    requested: int
     kind: Kind
     history: History
     is_continuation: bool = False
     message_tokens: int = 0
-    retry: bool = True
+    retry: Retries = Retries.ALL
 
 
 @dataclass(frozen=True, slots=True)

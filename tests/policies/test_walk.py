@@ -26,6 +26,7 @@ from policies.output import (
     Reject,
     Response,
     Resume,
+    Retries,
     Send,
     State,
     ToolKind,
@@ -83,9 +84,11 @@ def test_limits_while_truncated(policy, model: str, limits: list[int]) -> None:
 
 def test_escalation_drops_the_partial_and_recovery_keeps_it() -> None:
     machine = Adaptive().begin(Call())
-    assert machine.first() == Send(8_000, Kind.INITIAL, History.SAME)
-    assert machine.after(cut(8_000)) == Send(64_000, Kind.ESCALATION, History.DROP_PARTIAL, retry=False)
-    assert machine.after(cut(64_000)) == Send(64_000, Kind.RECOVERY, History.KEEP_PARTIAL, True, 46, retry=False)
+    assert machine.first() == Send(8_000, 8_000, Kind.INITIAL, History.SAME)
+    assert machine.after(cut(8_000)) == Send(64_000, 64_000, Kind.ESCALATION, History.DROP_PARTIAL, retry=Retries.NONE)
+    assert machine.after(cut(64_000)) == Send(
+        64_000, 64_000, Kind.RECOVERY, History.KEEP_PARTIAL, True, 46, Retries.NONE
+    )
     assert machine.after(STOP) == Done(Outcome.COMPLETE, FinishReason.STOP)
 
 
