@@ -1,0 +1,88 @@
+"""Sources give the same calls to whoever asks, and streams do not disturb each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from workloads.arrivals import Gamma, Poisson, Ticks
+from workloads.errors import BadInput
+from workloads.lengths import Constant, Lognormal, Uniform
+from workloads.source import Mixture, Replay, Source, Stream
+from workloads.trace import Trace
+
+CHAT = Stream("chat", Poisson(2.0), Lognormal(900, p99=30_000), Lognormal(600, p99=5_000), {"latin": 3, "han": 1})
+AGENT = Stream("agent", Gamma(0.5, 3.0), Uniform(1, 9), Constant(5), kind="tool")
+RARE = Stream("rare", Poisson(1e-4), Constant(1), Constant(1))
+BATCH = Stream("batch", Ticks(10.0, 20_000), Constant(2), Constant(2))
+
+
+def taken(source: Source, n: int, seed: int = 1, replication: int = 0) -> Trace:
+    parts, held = [], 0
+    for block in source.blocks(seed, replication):
+        parts.append(block)
+        held += len(block)
+        if held >= n:
+            break
+    return Trace.concat(parts)[:n]
+
+
+def columns(trace: Trace) -> list:
+    return [
+        trace.arrival_s.tolist(),
+        trace.prompt_tokens.tolist(),
+        trace.output_tokens.tolist(),
+        trace.script.strings(),
+    ]
+
+
+@pytest.mark.parametrize("streams", [[CHAT], [CHAT, AGENT], [AGENT, RARE, CHAT], [BATCH, CHAT, AGENT]])
+def test_blocks_come_in_order_and_do_not_change(streams: list[Stream]) -> None:
+    first, second = (taken(Mixture(streams), 60_000) for _ in range(2))
+    assert (np.diff(first.arrival_s) >= 0).all()
+    assert columns(first) == columns(second)
+    assert columns(first) != columns(taken(Mixture(streams), 60_000, seed=2))
+    assert columns(first) != columns(taken(Mixture(streams), 60_000, replication=1))
+
+
+def test_another_stream_leaves_the_others_as_they_were() -> None:
+    alone = taken(CHAT, 20_000)
+    mixed = taken(Mixture([BATCH, AGENT, CHAT]), 150_000)
+    chat = mixed.take(np.flatnonzero(np.array(mixed.kind.strings()) == "chat"))
+    n = min(len(chat), 20_000)
+    assert n > 50
+    assert columns(chat[:n]) == columns(alone[:n])
+
+
+def test_a_copula_ties_prompt_and_output_and_keeps_both_laws() -> None:
+    law = Lognormal(600, p99=5_000)
+    tied = taken(Stream("s", Poisson(1.0), law, law, correlation=0.7), 50_000)
+    free = taken(Stream("s", Poisson(1.0), law, law), 50_000)
+    scores = np.log([tied.prompt_tokens, tied.output_tokens])
+    assert np.corrcoef(scores)[0, 1] == pytest.approx(0.7, abs=0.02)
+    assert np.array_equal(tied.prompt_tokens, free.prompt_tokens)
+    assert np.median(tied.output_tokens) == pytest.approx(600, rel=0.03)
+
+
+def test_script_shares() -> None:
+    scripts = np.array(taken(CHAT, 50_000).script.strings())
+    assert (scripts == "latin").mean() == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_replay_is_the_trace_itself_and_its_resamples_differ() -> None:
+    trace = taken(CHAT, 2_000)
+    assert next(Replay(trace).blocks(1, 0)).arrival_s.tolist() == trace.arrival_s.tolist()
+    assert next(Replay(trace, time_scale=0.5).blocks(1, 0)).span_s == pytest.approx(trace.span_s / 2)
+    again = [next(Replay(trace, resample=True).blocks(1, r)).arrival_s.tolist() for r in (0, 0, 1)]
+    assert again[0] == again[1] != again[2]
+
+
+def test_bad_streams_are_refused() -> None:
+    with pytest.raises(BadInput, match="two streams"):
+        Mixture([CHAT, CHAT])
+    with pytest.raises(BadInput, match="at least one"):
+        Mixture([])
+    with pytest.raises(BadInput, match="did you mean 'latin'"):
+        Stream("x", Poisson(1.0), Constant(1), Constant(1), {"latn": 1.0})
+    with pytest.raises(BadInput, match="time_scale"):
+        Replay(taken(CHAT, 5), time_scale=0.0)

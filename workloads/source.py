@@ -1,0 +1,174 @@
+"""Where the calls of a study come from: a recorded trace, or streams of synthetic calls.
+
+A source has ``blocks(seed, replication)``, which yields traces in order of arrival. It depends on nothing else, so all
+arms of a study meet the same calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from workloads import substreams
+from workloads.arrivals import BLOCK, Arrivals
+from workloads.checks import require
+from workloads.errors import BadInput, Fault
+from workloads.lengths import Length
+from workloads.scripts import ScriptMix
+from workloads.trace import Floats, Labels, Trace
+
+
+class Source(Protocol):
+    """Anything that yields calls in order of arrival."""
+
+    def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
+        """Yield the calls of one replication in order of arrival: the same for the same arguments, whoever asks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A recorded trace, played once.
+
+    Attributes
+    ----------
+    trace
+        The calls; times count from the first arrival.
+    time_scale
+        Factor on the arrival times: 0.5 doubles the rate.
+    resample
+        Play a block bootstrap of the trace (`Trace.resample`) drawn by the replication, instead of the trace itself.
+    """
+
+    trace: Trace
+    time_scale: float = 1.0
+    resample: bool = False
+
+    def __post_init__(self) -> None:
+        require(("time_scale", self.time_scale, 0 < self.time_scale < np.inf, "a finite number above 0"))
+
+    def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
+        """Yield the trace as one block."""
+        trace = self.trace
+        if self.resample:
+            trace = trace.resample(substreams.generator(seed, "replay", replication))
+        yield trace.scaled(self.time_scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Synthetic calls of one kind.
+
+    Attributes
+    ----------
+    name
+        Address of its random numbers, unique in a study.
+    arrivals
+        A process of `workloads.arrivals`.
+    prompt, output
+        Laws of `workloads.lengths`; the output is the true length.
+    scripts
+        Shares of calls by script.
+    kind
+        Kind of call, the stream's name when empty.
+    correlation
+        Of the normal scores of prompt and output of a call (a Gaussian copula), from -1 to 1.
+    """
+
+    name: str
+    arrivals: Arrivals
+    prompt: Length
+    output: Length
+    scripts: Mapping[str, float] = field(default_factory=lambda: {"latin": 1.0})
+    kind: str = ""
+    correlation: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(
+            ("name", self.name, bool(self.name), "a name"),
+            ("correlation", self.correlation, -1 <= self.correlation <= 1, "from -1 to 1"),
+        )
+        ScriptMix(self.scripts)
+
+    def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
+        """Yield the stream's calls; each column has its own substream."""
+        address = ("stream", self.name, replication)
+
+        def uniforms(column: str, block: int, n: int) -> Floats:
+            return substreams.generator(seed, *address, column, block=block).random(n)
+
+        mix = ScriptMix(self.scripts)
+        times = self.arrivals.times(lambda k: substreams.generator(seed, *address, "arrivals", block=k))
+        for block, arrival in enumerate(_rechunked(times)):
+            n = len(arrival)
+            prompt = uniforms("prompt", block, BLOCK)[:n]
+            output = uniforms("output", block, BLOCK)[:n]
+            yield Trace(
+                arrival_s=arrival,
+                prompt_tokens=self.prompt.quantile(prompt),
+                output_tokens=self.output.quantile(_tied(prompt, output, self.correlation)),
+                kind=Labels.constant(self.kind or self.name, n),
+                script=Labels(mix.codes(uniforms("script", block, BLOCK)[:n]), mix.names),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Several streams together; adding one leaves the calls of the others as they were."""
+
+    streams: Sequence[Stream]
+
+    def __post_init__(self) -> None:
+        names = [stream.name for stream in self.streams]
+        if not names:
+            raise BadInput(Fault("must hold at least one stream", key="streams"))
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise BadInput(*(Fault(f"two streams are named {name!r}", key="streams") for name in twice))
+
+    def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
+        """Yield the calls of all streams merged by arrival; at equal times in the order of the streams."""
+        if len(self.streams) == 1:
+            yield from self.streams[0].blocks(seed, replication)
+            return
+        coming = [stream.blocks(seed, replication) for stream in self.streams]
+        held = [next(blocks, Trace.empty()) for blocks in coming]
+        open_ = [len(part) > 0 for part in held]
+        while any(open_):
+            # all that is earlier than the last known call of every open stream can no longer be overtaken
+            horizon = min(part.arrival_s[-1] for part, more in zip(held, open_, strict=True) if more)
+            cuts = [int(np.searchsorted(part.arrival_s, horizon)) for part in held]
+            if any(cuts):
+                yield Trace.merge([part[:cut] for part, cut in zip(held, cuts, strict=True) if cut])
+            held = [part[cut:] for part, cut in zip(held, cuts, strict=True)]
+            for i, part in enumerate(held):
+                if open_[i] and part.arrival_s[-1] <= horizon:
+                    more = next(coming[i], None)
+                    open_[i] = more is not None
+                    held[i] = part if more is None else Trace.concat([part, more])
+        if any(map(len, held)):
+            yield Trace.merge([part for part in held if len(part)])
+
+
+def _rechunked(chunks: Iterator[Floats]) -> Iterator[Floats]:
+    """Yield the same numbers in chunks of `BLOCK`, the last one shorter."""
+    rest = np.empty(0)
+    for chunk in chunks:
+        rest = np.concatenate((rest, chunk)) if len(rest) else chunk
+        while len(rest) >= BLOCK:
+            yield rest[:BLOCK]
+            rest = rest[BLOCK:]
+    if len(rest):
+        yield rest
+
+
+def _tied(prompt: Floats, output: Floats, correlation: float) -> Floats:
+    """Return levels whose normal scores have this correlation to those of ``prompt``."""
+    if correlation == 0.0:
+        return output
+    scores = correlation * special.ndtri(prompt) + np.sqrt(1.0 - correlation**2) * special.ndtri(output)
+    return np.asarray(np.minimum(special.ndtr(scores), np.nextafter(1.0, 0.0)))
