@@ -1,0 +1,302 @@
+"""A prefix cache: which leading blocks of a prompt a server still holds.
+
+The contents equal those of a block-level LRU with chained block hashes (vLLM's free list, servers that count hits by
+block): a block is known by everything up to its last token, only whole blocks are kept, a request touches its blocks
+tail first, and the block touched longest ago goes first. The cost is that of *segments*: prompts are sequences of
+(segment id, tokens), the cache is a radix tree over them, and the least-recently-used order is kept between nodes.
+
+Why that is exact: touching a path moves its nodes to the young end deepest first, so in the order every node lies
+before its ancestors, the oldest node is a leaf, and inside a node, whose blocks were always touched together, the tail
+is the oldest. A request that ends or leaves inside a node splits it there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+
+class Prompt:
+    """A prompt as an append-only sequence of segments.
+
+    The same text must always be the same segment ids cut at the same places; two segments with one id and different
+    lengths share the shorter one's tokens. Caches keep references into a prompt, so it only ever grows; whoever sends
+    a changed history builds a new one.
+
+    Parameters
+    ----------
+    segments
+        Pairs of (segment id, tokens); segments without tokens are left out.
+    """
+
+    __slots__ = ("ends", "ids")
+
+    def __init__(self, segments: Iterable[tuple[Hashable, int]] = ()) -> None:
+        self.ids: list[Hashable] = []
+        self.ends: list[int] = []
+        for segment, tokens in segments:
+            self.append(segment, tokens)
+
+    def append(self, segment: Hashable, tokens: int) -> None:
+        """Add a segment at the end."""
+        if tokens < 0:
+            raise ValueError(f"segment {segment!r}: {tokens} tokens, must be at least 0")
+        if tokens:
+            self.ids.append(segment)
+            self.ends.append(self.tokens + tokens)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.ends[-1] if self.ends else 0
+
+
+class _Node:
+    """Tokens ``start`` to ``end`` of ``prompt`` behind the parent; owns the blocks whose *last* token lies in there."""
+
+    __slots__ = ("children", "end", "key", "parent", "pins", "prompt", "start", "touched_s")
+
+    def __init__(self, parent: _Node | None, key: tuple[Hashable, int], prompt: Prompt, start: int, end: int) -> None:
+        self.parent = parent
+        self.key = key  # (segment id, tokens into it) of the first token: what the parent finds this node by
+        self.prompt = prompt
+        self.start = start
+        self.end = end
+        self.children: dict[tuple[Hashable, int], _Node] = {}
+        self.pins = 0  # leases that end here, plus one for every pinned child
+        self.touched_s = 0.0
+
+
+class Lease:
+    """The hold of a running request on the blocks it uses: they are not evicted until it is released.
+
+    Attributes
+    ----------
+    tokens
+        How many leading tokens of the request's prompt the held blocks cover, a multiple of the block.
+    """
+
+    __slots__ = ("node", "tokens")
+
+    def __init__(self, node: _Node, tokens: int) -> None:
+        self.node = node
+        self.tokens = tokens
+
+
+class PrefixCache:
+    """Leading blocks of earlier prompts, least recently used first out.
+
+    Parameters
+    ----------
+    block
+        Tokens in a block; only whole blocks are kept and found.
+    capacity
+        Blocks it may hold after each `use`; None is unlimited. A server that shares its pool between running requests
+        and the cache leaves it open and calls `evict` itself.
+    ttl_s
+        Seconds after the last touch at which a block is no longer found; None is never. An expired block keeps its
+        place until it is evicted: being the oldest, it is the first.
+    """
+
+    def __init__(self, block: int = 1, capacity: int | None = None, ttl_s: float | None = None) -> None:
+        if block < 1:
+            raise ValueError(f"block: {block}, must be at least 1")
+        if capacity is not None and capacity < 0:
+            raise ValueError(f"capacity: {capacity}, must be at least 0")
+        self.block: Final = block
+        self.capacity: Final = capacity
+        self.ttl_s: Final = ttl_s
+        self.held = 0
+        """Blocks in the cache, pinned ones included."""
+        self.pinned = 0
+        """Blocks that running requests hold; the others can be evicted."""
+        self._root = _Node(None, (None, 0), Prompt(), 0, 0)
+        self._root.pins = 1  # never in the order, never evicted
+        self._order: OrderedDict[_Node, None] = OrderedDict()  # unpinned nodes, the oldest first
+
+    @property
+    def evictable(self) -> int:
+        """Blocks that `evict` could free now."""
+        return self.held - self.pinned
+
+    def match(self, prompt: Prompt, now_s: float = 0.0, limit: int | None = None) -> int:
+        """Return how many leading tokens are held, a multiple of the block; changes nothing.
+
+        Parameters
+        ----------
+        prompt
+            What would be sent.
+        now_s
+            The time, in seconds; matters with a TTL only.
+        limit
+            Look at the first ``limit`` tokens only (engines recompute at least the last token: prompt - 1).
+        """
+        node, at = self._walk(prompt, self._whole(prompt, limit))
+        return self._alive(node, at, now_s) // self.block * self.block
+
+    def use(self, prompt: Prompt, now_s: float = 0.0) -> int:
+        """Look a prompt up, keep all its whole blocks, evict down to the capacity; return the tokens found before."""
+        whole = self._whole(prompt, None)
+        node, at = self._walk(prompt, whole)
+        hit = self._alive(node, at, now_s) // self.block * self.block
+        self._touch(self._grow(node, at, prompt, whole, own_pins=0), now_s)
+        if self.capacity is not None and self.held > self.capacity:
+            self.evict(self.held - self.capacity)
+        return hit
+
+    def acquire(self, prompt: Prompt, limit: int | None = None) -> Lease:
+        """Hold what is found of a prompt, for a request that starts to run; ``limit`` as in `match`."""
+        node, at = self._walk(prompt, self._whole(prompt, limit))
+        node = self._cut(node, at)
+        self._pin(node)
+        return Lease(node, at // self.block * self.block)
+
+    def insert(self, prompt: Prompt, lease: Lease) -> int:
+        """Keep all whole blocks of a running request's prompt and hold them; return how many were not there before.
+
+        Blocks that another request brought in meanwhile are found there, not kept twice.
+        """
+        whole = self._whole(prompt, None)
+        node, at = self._walk(prompt, whole)
+        before, old = self.held, lease.node
+        node = self._grow(node, at, prompt, whole, own_pins=1 if node is old else 0)
+        if node is not old:
+            self._pin(node)
+            self._unpin(old, old.touched_s)  # holds a pinned child now, so it stays pinned
+        lease.node, lease.tokens = node, whole
+        return self.held - before
+
+    def release(self, lease: Lease, now_s: float = 0.0) -> None:
+        """Let go of a request's blocks, tail first; they stay until evicted and are now the youngest."""
+        self._unpin(lease.node, now_s)
+        lease.node = self._root
+        lease.tokens = 0
+
+    def evict(self, blocks: int) -> int:
+        """Free up to ``blocks`` of the oldest blocks that nobody holds; return how many were freed."""
+        left = blocks
+        while left > 0 and self._order:
+            node = next(iter(self._order))
+            size = node.end // self.block - node.start // self.block
+            if size > left:
+                node.end = (node.end // self.block - left) * self.block
+                self.held -= left
+                return blocks
+            del self._order[node]
+            assert node.parent is not None
+            del node.parent.children[node.key]
+            self.held -= size
+            left -= size
+        return blocks - left
+
+    def _whole(self, prompt: Prompt, limit: int | None) -> int:
+        tokens = prompt.tokens if limit is None else min(limit, prompt.tokens)
+        return tokens // self.block * self.block
+
+    def _walk(self, prompt: Prompt, stop: int) -> tuple[_Node, int]:
+        """Return the deepest node that shares tokens with the prompt's first ``stop``, and how many tokens match.
+
+        Nodes that match whole adopt the prompt: it is then compared by identity, and older ones can be freed.
+        """
+        ids, ends = prompt.ids, prompt.ends
+        node, at, index = self._root, 0, 0  # `index`: the segment that holds token `at`
+        while at < stop:
+            child = node.children.get((ids[index], at - ends[index - 1] if index else at))
+            if child is None:
+                break
+            node = child
+            limit = node.end if node.end < stop else stop
+            if node.prompt is prompt:
+                at = limit
+            else:
+                other_ids, other_ends = node.prompt.ids, node.prompt.ends
+                while True:
+                    at = ends[index]
+                    if at != other_ends[index]:
+                        at = min(at, other_ends[index])
+                        break
+                    index += 1
+                    if at >= limit or ids[index] != other_ids[index]:
+                        break
+                if at > limit:
+                    at = limit
+            if at < node.end:
+                break
+            node.prompt = prompt
+            if at < stop:
+                index = bisect_right(ends, at)
+        return node, at
+
+    def _cut(self, node: _Node, at: int) -> _Node:
+        """Split a node so that one ends at token ``at``; return that one."""
+        if at == node.end:
+            return node
+        assert node.parent is not None
+        upper = _Node(node.parent, node.key, node.prompt, node.start, at)
+        upper.touched_s = node.touched_s
+        node.parent.children[node.key] = upper
+        ids, ends = node.prompt.ids, node.prompt.ends
+        index = bisect_right(ends, at)
+        node.key = (ids[index], at - ends[index - 1] if index else at)
+        node.start, node.parent = at, upper
+        upper.children[node.key] = node
+        if node.pins:
+            upper.pins = 1
+        else:
+            self._order[upper] = None  # whoever cuts touches or pins it next
+        return upper
+
+    def _grow(self, node: _Node, at: int, prompt: Prompt, whole: int, own_pins: int) -> _Node:
+        """Add tokens ``at`` to ``whole`` of the prompt below a node that matches to ``at``; return the deepest node."""
+        node = self._cut(node, at)
+        if at == whole:
+            return node
+        blocks = whole // self.block - at // self.block
+        self.held += blocks
+        if not node.children and node.pins == own_pins:  # a leaf of our own: its blocks are touched together from now
+            node.end, node.prompt = whole, prompt
+            if own_pins:
+                self.pinned += blocks
+            return node
+        index = bisect_right(prompt.ends, at)
+        key = (prompt.ids[index], at - prompt.ends[index - 1] if index else at)
+        leaf = _Node(node, key, prompt, at, whole)
+        node.children[key] = leaf
+        self._order[leaf] = None
+        return leaf
+
+    def _touch(self, node: _Node, now_s: float) -> None:
+        """Make a node and its ancestors the youngest, the deepest first."""
+        while node.parent is not None:
+            node.touched_s = now_s
+            if not node.pins:
+                self._order.move_to_end(node)
+            node = node.parent
+
+    def _pin(self, node: _Node | None) -> None:
+        while node is not None:
+            node.pins += 1
+            if node.pins > 1:
+                return
+            del self._order[node]
+            self.pinned += node.end // self.block - node.start // self.block
+            node = node.parent
+
+    def _unpin(self, node: _Node | None, now_s: float) -> None:
+        while node is not None:
+            node.pins -= 1
+            if node.pins:
+                return
+            node.touched_s = now_s
+            self._order[node] = None
+            self.pinned -= node.end // self.block - node.start // self.block
+            node = node.parent
+
+    def _alive(self, node: _Node, at: int, now_s: float) -> int:
+        """Return how many of the ``at`` matching tokens were touched within the TTL: ancestors are never older."""
+        if self.ttl_s is not None:
+            while node.parent is not None and now_s - node.touched_s > self.ttl_s:
+                at, node = node.start, node.parent
+        return at
