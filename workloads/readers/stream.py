@@ -86,6 +86,11 @@ class Inflated(io.RawIOBase):
         """Return True."""
         return True
 
+    def close(self) -> None:
+        """Close the file below too."""
+        self._raw.close()
+        super().close()
+
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill the buffer; return how many bytes were written, 0 at the end."""
         data = self._next(len(buffer))
