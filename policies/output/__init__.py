@@ -6,13 +6,15 @@ while isinstance(decision, Send):
     decision = machine.after(response_to(decision))
 """
 
+from policies.output.base import OutputPolicy
 from policies.output.ladders import (
     POLICIES,
     Adaptive,
     Fixed,
+    Growing,
     ModelLimit,
     Oracle,
-    OutputPolicy,
+    PoolShare,
     Progressive,
     Quantile,
     Resume,
@@ -53,6 +55,7 @@ __all__ = [
     "Fail",
     "FinishReason",
     "Fixed",
+    "Growing",
     "History",
     "IllegalMove",
     "Kind",
@@ -62,6 +65,7 @@ __all__ = [
     "Outcome",
     "OutputPolicy",
     "Partial",
+    "PoolShare",
     "Progressive",
     "Quantile",
     "Raises",

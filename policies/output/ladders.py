@@ -8,161 +8,16 @@ recoveries, 32,000 fixed, 8K -> 16K -> 32K -> 64K) and the later designs of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from types import MappingProxyType
 from typing import ClassVar
 
-from policies import limits
 from policies.limits import ModelLimits
-from policies.output.machine import Clamp, Machine, Plan, Rules, escalation, initial, recovery
-from policies.output.values import BadConstants, Call, Retries, Send
-
-_RECOVERY_TOKENS = 46
-_KEEP_ALL = Rules()
-_PLANS_KEPT = 1024
-
-Key = tuple[str, int | None, int | None, int | None, int | str | None, str, str, bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPolicy:
-    """What all output policies share: the model's limits, the window clamp, the overrides of user and environment.
-
-    An override is sent as the only request: the user's value before the environment's,
-    clipped to the output limit of a model that has one.
-
-    Attributes
-    ----------
-    table
-        Which table of ``policies.limits`` knows the models: "0.15" or "0.24".
-    margin_tokens, margin_share, floor
-        The window clamp: prompt and response stay ``max(margin_tokens, margin_share * window)`` tokens below the
-        window, and a response of fewer than ``floor`` tokens is refused instead of asked for. Source: the client's
-        version 0.24.4.
-    message_tokens
-        Size of the recovery message in tokens. Source: the client's 183 characters, at 4 a token.
-    retry_escalated
-        Whether transient errors of escalations and recoveries go through the retry machine. The documents let them
-        through to the caller; the client they describe retries them.
-    sticky
-        For how many calls after an escalation a call opens at the escalated limit. 0 opens every call at the first
-        limit.
-    rules
-        What the client does beside choosing limits; the default keeps every invariant.
-
-    Raises
-    ------
-    BadConstants
-        If constants are out of range or contradict each other; all of them in one line.
-    """
-
-    table: str = "0.24"
-    margin_tokens: int = 10_000
-    margin_share: float = 0.05
-    floor: int = 4_000
-    message_tokens: int = _RECOVERY_TOKENS
-    retry_escalated: bool = False
-    sticky: int = 0
-    rules: Rules = _KEEP_ALL
-    _plans: dict[Key, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    needs_oracle: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        faults = self._faults()
-        if faults:
-            raise BadConstants("; ".join(faults))
-
-    def _faults(self) -> list[str]:
-        faults = [
-            f"{name}: {value} is negative"
-            for name in ("margin_tokens", "floor", "message_tokens", "sticky")
-            if (value := getattr(self, name)) < 0
-        ]
-        if not 0 <= self.margin_share < 1:
-            faults.append(f"margin_share: {self.margin_share} is not a share of the window: 0 <= share < 1")
-        if self.table not in limits.TABLES:
-            faults.append(f"table: {self.table!r} is unknown; allowed: {', '.join(limits.TABLES)}")
-        return faults
-
-    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
-        """Return what the policy would send, before the model's limit and the window have their say."""
-        raise NotImplementedError
-
-    def begin(self, call: Call) -> Machine:
-        """Return the machine of one call. The plans of equal calls are shared, so this is cheap."""
-        sticky = call.calls_since_escalation is not None and call.calls_since_escalation < self.sticky
-        key = (
-            call.model,
-            call.window,
-            call.output_limit,
-            call.user_max_tokens,
-            call.env_max_tokens,
-            call.kind,
-            call.script,
-            sticky,
-        )
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) >= _PLANS_KEPT:
-                self._plans.clear()
-            plan = self._plans[key] = self._plan(call, sticky)
-        return Machine(plan, call.prompt_tokens)
-
-    def _plan(self, call: Call, sticky: bool) -> Plan:
-        known = self._known(call)
-        override = self.rules.precedence(call.user_max_tokens, call.env_max_tokens)
-        rungs = self._rungs(call, known)
-        if sticky and len(rungs) > 1:
-            rungs = (initial(rungs[1].requested), *rungs[2:])
-        if override.value is not None:
-            rungs = (initial(override.value), *rungs[1:])
-        return self._bounded(rungs[:1] if override.final else rungs, known)
-
-    def _known(self, call: Call) -> ModelLimits:
-        known = limits.lookup(self.table, call.model)
-        return replace(
-            known,
-            output=known.output if call.output_limit is None else call.output_limit,
-            window=known.window if call.window is None else call.window,
-        )
-
-    def _bounded(self, rungs: tuple[Send, ...], known: ModelLimits) -> Plan:
-        clamp = Clamp(self.margin_tokens, self.margin_share, self.floor, self.rules.refuses)
-        room = clamp.room(known.window) if self.rules.clamps and known.window is not None else None
-        return Plan(tuple(_limited(rung, known.output) for rung in rungs), self.rules, clamp, room)
-
-    def _recoveries(self, count: int, max_tokens: int) -> tuple[Send, ...]:
-        return (recovery(max_tokens, self.message_tokens, self._retried()),) * count
-
-    def _escalation(self, max_tokens: int) -> Send:
-        return escalation(max_tokens, self._retried())
-
-    def _retried(self) -> Retries:
-        return self.rules.retried if self.retry_escalated else Retries.NONE
-
-
-def _limited(rung: Send, limit: int | None) -> Send:
-    """Return a request clipped to the output limit of a model that has one."""
-    return rung if limit is None or rung.max_tokens <= limit else replace(rung, max_tokens=limit)
-
-
-def _positive(**constants: float) -> list[str]:
-    return [f"{name}: {value} is not above 0" for name, value in constants.items() if value <= 0]
-
-
-def _not_negative(**constants: float) -> list[str]:
-    return [f"{name}: {value} is negative" for name, value in constants.items() if value < 0]
-
-
-def _not_below(name: str, value: int, other_name: str, other: int) -> list[str]:
-    return (
-        [f"{name}: {value} is below {other_name}, {other}: an escalation has to raise the limit"]
-        if value < other
-        else []
-    )
+from policies.output.base import OutputPolicy, is_numbers, listed, not_below, not_negative, positive
+from policies.output.machine import Machine, initial
+from policies.output.values import Call, Send
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +27,7 @@ class Fixed(OutputPolicy):
     max_tokens: int = 32_000
 
     def _faults(self) -> list[str]:
-        return OutputPolicy._faults(self) + _positive(max_tokens=self.max_tokens)
+        return OutputPolicy._faults(self) + positive(max_tokens=self.max_tokens)
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         return (initial(self.max_tokens),)
@@ -200,9 +55,9 @@ class Adaptive(OutputPolicy):
     def _faults(self) -> list[str]:
         return (
             OutputPolicy._faults(self)
-            + _positive(first_cap=self.first_cap)
-            + _not_negative(recoveries=self.recoveries)
-            + _not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
+            + positive(first_cap=self.first_cap)
+            + not_negative(recoveries=self.recoveries)
+            + not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
         )
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
@@ -229,9 +84,9 @@ class Resume(OutputPolicy):
     def _faults(self) -> list[str]:
         return (
             OutputPolicy._faults(self)
-            + _positive(first_cap=self.first_cap)
-            + _not_negative(recoveries=self.recoveries)
-            + _not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
+            + positive(first_cap=self.first_cap)
+            + not_negative(recoveries=self.recoveries)
+            + not_below("escalated_floor", self.escalated_floor, "first_cap", self.first_cap)
         )
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
@@ -254,11 +109,11 @@ class Progressive(OutputPolicy):
     recoveries: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "caps", tuple(self.caps))  # a study file gives a list
+        object.__setattr__(self, "caps", listed(self.caps))
         OutputPolicy.__post_init__(self)
 
     def _faults(self) -> list[str]:
-        faults = OutputPolicy._faults(self) + _not_negative(recoveries=self.recoveries)
+        faults = OutputPolicy._faults(self) + not_negative(recoveries=self.recoveries)
         if not self.caps or self.caps[0] <= 0 or any(a >= b for a, b in pairwise(self.caps)):
             faults.append(f"caps: {list(self.caps)} is not a rising list of limits above 0")
         return faults
@@ -287,8 +142,8 @@ class ModelLimit(OutputPolicy):
     def _faults(self) -> list[str]:
         return (
             OutputPolicy._faults(self)
-            + _positive(unknown_limit=self.unknown_limit)
-            + _not_negative(escalated_floor=self.escalated_floor, recoveries=self.recoveries)
+            + positive(unknown_limit=self.unknown_limit)
+            + not_negative(escalated_floor=self.escalated_floor, recoveries=self.recoveries)
         )
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
@@ -318,9 +173,9 @@ class WindowClamped(OutputPolicy):
     def _faults(self) -> list[str]:
         return (
             OutputPolicy._faults(self)
-            + _positive(unknown_limit=self.unknown_limit)
-            + _not_negative(recoveries=self.recoveries)
-            + _not_below("ceiling", self.ceiling, "unknown_limit", self.unknown_limit)
+            + positive(unknown_limit=self.unknown_limit)
+            + not_negative(recoveries=self.recoveries)
+            + not_below("ceiling", self.ceiling, "unknown_limit", self.unknown_limit)
         )
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
@@ -354,13 +209,24 @@ class Quantile(Adaptive):
     cost_ratio: float = 99.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lengths", {name: tuple(sorted(sample)) for name, sample in self.lengths.items()})
+        if isinstance(self.lengths, Mapping):
+            object.__setattr__(self, "lengths", {name: listed(sample) for name, sample in self.lengths.items()})
         OutputPolicy.__post_init__(self)
+        object.__setattr__(self, "lengths", {name: tuple(sorted(sample)) for name, sample in self.lengths.items()})
+
+    def _misfits(self) -> list[str]:
+        if not isinstance(self.lengths, Mapping):
+            return [*OutputPolicy._misfits(self), f"lengths: {self.lengths!r} is not a table of lists of numbers"]
+        return OutputPolicy._misfits(self) + [
+            f"lengths.{name}: {sample!r} is not a list of numbers"
+            for name, sample in self.lengths.items()
+            if not is_numbers(sample)
+        ]
 
     def _faults(self) -> list[str]:
-        faults = Adaptive._faults(self) + _positive(cost_ratio=self.cost_ratio)
+        faults = Adaptive._faults(self) + positive(cost_ratio=self.cost_ratio)
         for name, sample in self.lengths.items():
-            if not sample or sample[0] < 0:
+            if not sample or min(sample) < 0:
                 faults.append(f"lengths.{name}: needs lengths in tokens, none below 0")
         return faults
 
@@ -381,6 +247,66 @@ class Quantile(Adaptive):
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """Return the smallest length that at least a share of a sample does not exceed."""
     return ordered[max(0, ceil(share * len(ordered) - 1e-9) - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growing(OutputPolicy):
+    """Continuations under a limit that grows with each: found in the wild as x2, x3, capped at 32K.
+
+    Attributes
+    ----------
+    first_cap
+        Limit of the first request. The source names none; the default is the documents'.
+    factors
+        The limit of the n-th continuation is this multiple of the first; one continuation for each.
+    ceiling
+        Largest limit.
+    """
+
+    first_cap: int = 8_000
+    factors: tuple[float, ...] = (2.0, 3.0)
+    ceiling: int = 32_768
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", listed(self.factors))
+        OutputPolicy.__post_init__(self)
+
+    def _faults(self) -> list[str]:
+        faults = (
+            OutputPolicy._faults(self)
+            + positive(first_cap=self.first_cap)
+            + not_below("ceiling", self.ceiling, "first_cap", self.first_cap)
+        )
+        if any(factor < 1 for factor in self.factors):
+            faults.append(f"factors: {list(self.factors)} has one below 1: a recovery may not lower the limit")
+        return faults
+
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        grown = (min(self.ceiling, int(self.first_cap * factor)) for factor in self.factors)
+        return initial(self.first_cap), *(self._recoveries(1, cap)[0] for cap in grown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolShare(OutputPolicy):
+    """A share of the server's KV pool as the only limit.
+
+    Attributes
+    ----------
+    pool_tokens
+        Tokens of the pool. No source gives one: a study sets it to its server's.
+    share
+        Which part of it a response may fill; no source gives one either.
+    """
+
+    pool_tokens: int = 128_000
+    share: float = 0.25
+
+    def _faults(self) -> list[str]:
+        faults = OutputPolicy._faults(self) + positive(pool_tokens=self.pool_tokens)
+        return faults if 0 < self.share <= 1 else [*faults, f"share: {self.share} is not a share: 0 < share <= 1"]
+
+    def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
+        return (initial(max(1, int(self.share * self.pool_tokens))),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +343,8 @@ POLICIES: Mapping[str, type[OutputPolicy]] = MappingProxyType(
         "window-clamped": WindowClamped,
         "resume": Resume,
         "quantile": Quantile,
+        "growing": Growing,
+        "pool-share": PoolShare,
         "oracle": Oracle,
     }
 )
