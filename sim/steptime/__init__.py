@@ -6,10 +6,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from sim.steptime.base import FOREVER, Chunk, Provenance, Segment, StepTime
+from sim.steptime.kernels import Kernels, read_kernels
 from sim.steptime.line import Line
+from sim.steptime.profile import Profile
 from sim.steptime.roofline import Roofline
 
-__all__ = ["FOREVER", "STEP_TIMES", "Chunk", "Line", "Provenance", "Roofline", "Segment", "StepTime"]
+__all__ = [
+    "FOREVER",
+    "STEP_TIMES",
+    "Chunk",
+    "Kernels",
+    "Line",
+    "Profile",
+    "Provenance",
+    "Roofline",
+    "Segment",
+    "StepTime",
+    "read_kernels",
+]
 
 STEP_TIMES: Mapping[str, type[Line] | type[Roofline]] = MappingProxyType({"line": Line, "roofline": Roofline})
 """Step-time models by the name studies write; their fields are the constants a study may set."""

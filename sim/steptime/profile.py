@@ -1,0 +1,111 @@
+"""Step time composed from measured kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+from sim.hardware import Model
+from sim.steptime.base import Chunk, Provenance, Segment
+from sim.steptime.kernels import Kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A step as the sum of its kernels, a constant, and the all-reduces that a kernel profile does not hold.
+
+    Several prompt pieces in one step are read from the table as one piece with as many pairs of tokens: of length
+    ``sqrt(sum(tokens^2))`` after ``sum(tokens * past) / length`` others.
+
+    Attributes
+    ----------
+    kernels
+        The measured tables.
+    model
+        Whose layers and width they are.
+    tensor_parallel
+        GPUs that share a layer.
+    step_s
+        What a step costs beside its kernels (the host), seconds. Nobody's constant: calibrate it.
+    allreduce_gbps
+        Effective speed of an all-reduce, GB/s: two a layer, of tokens x hidden x 2 bytes. Needed with more than one
+        GPU.
+    mixed
+        Attention of a step with prompts and decodes: ``"sum"`` of both alone, or ``"measured"`` together. The second
+        holds for one step at a time, because the table is no straight line where both contexts grow.
+    hardware, engine, version, date
+        Of the measurement, for reports.
+    """
+
+    kernels: Kernels
+    model: Model
+    tensor_parallel: int = 1
+    step_s: float = 0.0
+    allreduce_gbps: float | None = None
+    mixed: str = "sum"
+    hardware: str = ""
+    engine: str = ""
+    version: str = ""
+    date: str = ""
+
+    _token_s: float = field(init=False, repr=False, compare=False)
+    _fixed: dict[tuple[int, int], float] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compute what the all-reduces cost a token.
+
+        Raises
+        ------
+        ValueError
+            A constant is out of its range, or the link's speed is missing.
+        """
+        if not 0.0 <= self.step_s < float("inf"):
+            raise ValueError(f"step_s is {self.step_s!r}: seconds >= 0")
+        speed = self.allreduce_gbps
+        if speed is not None and not 0.0 < speed < float("inf"):
+            raise ValueError(f"allreduce_gbps is {speed!r}: GB/s above 0")
+        if self.mixed not in ("sum", "measured"):
+            raise ValueError(f"mixed is {self.mixed!r}: 'sum' or 'measured'")
+        if self.tensor_parallel > 1 and speed is None:
+            raise ValueError(f"allreduce_gbps is needed with tensor_parallel = {self.tensor_parallel}")
+        messages = 2 * self.model.layers * self.model.hidden * 2 if self.tensor_parallel > 1 else 0
+        object.__setattr__(self, "_token_s", messages / (speed * 1e9) if speed else 0.0)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the constants are from."""
+        constants = {"step_s": self.step_s} | ({"allreduce_gbps": self.allreduce_gbps} if self.allreduce_gbps else {})
+        source = f"kernel profile {self.kernels.folder}"
+        return Provenance("profile", source, self.engine, self.version, self.hardware, self.date, constants)
+
+    def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
+        """Return ``(base, slope, steps)`` as `StepTime` says; it breaks at the points of the grid."""
+        layers, attention = self.model.kv_layers, self.kernels.attention
+        stored = context / decodes if decodes else 0.0
+        if not chunks:
+            seconds, rise, steps = attention.decodes(decodes).line(stored)
+            return self._other(decodes, decodes) + layers * seconds, layers * rise, steps
+        tokens, squares, pasts = decodes, 0, 0
+        for size, past in chunks:
+            tokens += size
+            squares += size * size
+            pasts += size * past
+        length = sqrt(squares)
+        other = self._other(tokens, decodes + len(chunks))
+        if decodes and self.mixed == "measured":
+            return other + layers * attention.both(length, pasts / length, decodes, stored), 0.0, 1
+        seconds, rise, steps = attention.prompt(length, pasts / length)
+        if decodes:
+            more, faster, valid = attention.decodes(decodes).line(stored)
+            seconds, rise, steps = seconds + more, rise + faster, min(steps, valid)
+        return other + layers * seconds, layers * rise, steps
+
+    def _other(self, tokens: int, requests: int) -> float:
+        """Return the seconds of everything but attention."""
+        seconds = self._fixed.get((tokens, requests))
+        if seconds is None:
+            own = self.step_s + self._token_s * tokens
+            seconds = own + self.kernels.tokens(tokens) + self.kernels.requests(requests)
+            self._fixed[tokens, requests] = seconds
+        return seconds
