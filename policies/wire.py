@@ -32,10 +32,11 @@ class Dialect:
     field: str = "max_tokens"
     aliases: tuple[str, ...] = ("max_completion_tokens", "max_new_tokens")
 
-    def user_limit(self, sampling: Sampling | None) -> object:
+    def user_limit(self, sampling: Sampling | None) -> int | float | str | None:
         """Return the limit that the user's sampling parameters state, as it stands there; None without one."""
         given = (sampling.get(name) for name in (self.field, *self.aliases)) if sampling else ()
-        return next((value for value in given if value is not None), None)
+        stated = next((value for value in given if value is not None), None)
+        return stated if stated is None or isinstance(stated, int | float | str) else str(stated)
 
     def parameters(self, send: Send, sampling: Sampling | None = None) -> dict[str, object]:
         """Return the sampling parameters of a request, the limit among them under its one name."""

@@ -44,7 +44,7 @@ _TYPES = {
 }
 _PLANS_KEPT = 1024
 
-Key = tuple[str, int | None, int | None, int | None, int | str | None, str, str, bool]
+Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ class Call:
     window: int | None = None
     output_limit: int | None = None
     prompt_tokens: int = 0
-    user_max_tokens: int | None = None
+    user_max_tokens: int | float | str | None = None
     env_max_tokens: int | str | None = None
     kind: str = ""
     script: str = ""

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from sim.cli import conformance
 from workloads.errors import BadInput
 
 app = typer.Typer(
@@ -16,6 +17,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich would wrap errors into boxes, which breaks clicking on and searching for them
 )
+
+
+app.command("conformance")(conformance.conformance)
 
 
 @app.callback(invoke_without_command=True)
