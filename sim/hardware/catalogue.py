@@ -57,8 +57,8 @@ def find_gpu(name: str | Mapping[str, object], *, file: str | Path | None = None
 def find_model(name: str | Mapping[str, object], *, file: str | Path | None = None, key: str = "server.model") -> Model:
     """Return the model of that name or alias, or the one a table describes.
 
-    A table holds the fields of `Model`, or ``config`` (path of a Hugging Face ``config.json``, relative to `file`) and
-    fields that override what is read there.
+    A table holds the fields of `Model`, or ``path`` (of a Hugging Face ``config.json``) and fields that override what
+    is read there.
 
     Raises
     ------
@@ -69,11 +69,8 @@ def find_model(name: str | Mapping[str, object], *, file: str | Path | None = No
     if isinstance(name, str):
         return _find(name, MODELS, "model", file, key)
     table = dict(name)
-    config = table.pop("config", None)
-    if config is None:
-        return _from_table(Model, table, file, key)
-    path = Path(file).parent / str(config) if file is not None else Path(str(config))
-    return _from_table(Model, read_config(path) | table, file, key)
+    path = table.pop("path", None)
+    return _from_table(Model, table if path is None else read_config(str(path)) | table, file, key)
 
 
 def _find(name: str, catalogue: Mapping[str, T], noun: str, file: str | Path | None, key: str) -> T:

@@ -9,21 +9,26 @@ from sim.steptime.base import FOREVER, Chunk, Provenance, Segment, StepTime
 from sim.steptime.kernels import Kernels, read_kernels
 from sim.steptime.line import Line
 from sim.steptime.profile import Profile
+from sim.steptime.regression import REGRESSIONS, Regression
 from sim.steptime.roofline import Roofline
 
 __all__ = [
     "FOREVER",
+    "REGRESSIONS",
     "STEP_TIMES",
     "Chunk",
     "Kernels",
     "Line",
     "Profile",
     "Provenance",
+    "Regression",
     "Roofline",
     "Segment",
     "StepTime",
     "read_kernels",
 ]
 
-STEP_TIMES: Mapping[str, type[Line] | type[Roofline]] = MappingProxyType({"line": Line, "roofline": Roofline})
+STEP_TIMES: Mapping[str, type] = MappingProxyType(
+    {"line": Line, "roofline": Roofline, "profile": Profile, "regression": Regression}
+)
 """Step-time models by the name studies write; their fields are the constants a study may set."""

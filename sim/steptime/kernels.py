@@ -6,6 +6,7 @@ import csv
 import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sim.hardware import Model
@@ -41,16 +42,14 @@ class Kernels:
         Seconds of output head and sampler, by the step's requests.
     attention
         One layer's attention.
-    folder
-        Where the tables were read.
     """
 
     tokens: Curve
     requests: Curve
     attention: Attention
-    folder: Path
 
 
+@lru_cache(maxsize=8)
 def read_kernels(folder: str | Path, model: Model, tensor_parallel: int = 1) -> Kernels:
     """Read a kernel profile: ``dense``, ``per_sequence``, ``attention`` and, with experts, ``moe``, as CSV or CSV.gz.
 
@@ -86,7 +85,7 @@ def read_kernels(folder: str | Path, model: Model, tensor_parallel: int = 1) -> 
     if experts is not None:
         terms.append((model.layers, experts))
     requests = total((times, heads[name]) for name, times in BY_REQUESTS.items())
-    return Kernels(total(terms), requests, Attention(attention), folder)
+    return Kernels(total(terms), requests, Attention(attention))
 
 
 def _file(folder: Path, table: str) -> Path:

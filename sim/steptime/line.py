@@ -46,11 +46,11 @@ class Line:
             A constant is negative or no number, or all are zero.
         """
         values = {word: value for word, value in asdict(self).items() if word != "provenance"}
-        for word, value in values.items():
-            if not 0.0 <= value < float("inf"):
-                raise ValueError(f"{word} is {value!r}: a number >= 0")
-        if not (self.base_s or self.per_request_s):
-            raise ValueError("base_s or per_request_s must be above 0, else a step costs no time")
+        wrong = [f"{word}: must be >= 0, got {value!r}" for word, value in values.items() if not 0.0 <= value < 1e9]
+        if not (wrong or self.base_s or self.per_request_s):
+            wrong = ["base_s: must be above 0 where per_request_s is 0, else a step takes no time"]
+        if wrong:
+            raise ValueError("; ".join(wrong))
 
     def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
         """Return ``(base, slope, steps)`` as `StepTime` says; the line never breaks."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import Literal
 
 from sim.hardware import Model
 from sim.steptime.base import Chunk, Provenance, Segment
-from sim.steptime.kernels import Kernels
+from sim.steptime.kernels import Kernels, read_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class Profile:
 
     Attributes
     ----------
-    kernels
-        The measured tables.
+    path
+        Folder of the profile (`read_kernels`).
     model
         Whose layers and width they are.
     tensor_parallel
@@ -38,45 +39,50 @@ class Profile:
         Of the measurement, for reports.
     """
 
-    kernels: Kernels
+    path: str
     model: Model
     tensor_parallel: int = 1
     step_s: float = 0.0
     allreduce_gbps: float | None = None
-    mixed: str = "sum"
+    mixed: Literal["sum", "measured"] = "sum"
     hardware: str = ""
     engine: str = ""
     version: str = ""
     date: str = ""
 
+    kernels: Kernels = field(init=False, repr=False, compare=False)
     _token_s: float = field(init=False, repr=False, compare=False)
     _fixed: dict[tuple[int, int], float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compute what the all-reduces cost a token.
+        """Read the tables and compute what the all-reduces cost a token.
 
         Raises
         ------
         ValueError
             A constant is out of its range, or the link's speed is missing.
+        BadInput
+            The profile cannot be used.
         """
-        if not 0.0 <= self.step_s < float("inf"):
-            raise ValueError(f"step_s is {self.step_s!r}: seconds >= 0")
         speed = self.allreduce_gbps
-        if speed is not None and not 0.0 < speed < float("inf"):
-            raise ValueError(f"allreduce_gbps is {speed!r}: GB/s above 0")
-        if self.mixed not in ("sum", "measured"):
-            raise ValueError(f"mixed is {self.mixed!r}: 'sum' or 'measured'")
-        if self.tensor_parallel > 1 and speed is None:
-            raise ValueError(f"allreduce_gbps is needed with tensor_parallel = {self.tensor_parallel}")
+        wrong = {
+            f"step_s: must be seconds >= 0, got {self.step_s!r}": not 0.0 <= self.step_s < float("inf"),
+            f"allreduce_gbps: must be GB/s above 0, got {speed!r}": speed is not None
+            and not 0.0 < speed < float("inf"),
+            f"allreduce_gbps: needed with {self.tensor_parallel} GPUs": speed is None and self.tensor_parallel > 1,
+            f"mixed: must be 'sum' or 'measured', got {self.mixed!r}": self.mixed not in ("sum", "measured"),
+        }
+        if any(wrong.values()):
+            raise ValueError("; ".join(message for message, holds in wrong.items() if holds))
         messages = 2 * self.model.layers * self.model.hidden * 2 if self.tensor_parallel > 1 else 0
         object.__setattr__(self, "_token_s", messages / (speed * 1e9) if speed else 0.0)
+        object.__setattr__(self, "kernels", read_kernels(self.path, self.model, self.tensor_parallel))
 
     @property
     def provenance(self) -> Provenance:
         """Where the constants are from."""
         constants = {"step_s": self.step_s} | ({"allreduce_gbps": self.allreduce_gbps} if self.allreduce_gbps else {})
-        source = f"kernel profile {self.kernels.folder}"
+        source = f"kernel profile {self.path}"
         return Provenance("profile", source, self.engine, self.version, self.hardware, self.date, constants)
 
     def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:

@@ -74,14 +74,17 @@ class Roofline:
         ValueError
             A constant is out of its range.
         """
-        for word in ("mfu", "attention_mfu", "bandwidth_efficiency", "link_efficiency"):
-            if not 0.0 < (value := getattr(self, word)) <= 1.0:
-                raise ValueError(f"{word} is {value!r}: a share above 0, at most 1")
-        for word in ("allreduce_s", "layer_s", "request_s", "step_s"):
-            if not 0.0 <= (value := getattr(self, word)) < float("inf"):
-                raise ValueError(f"{word} is {value!r}: seconds >= 0")
+        shares = ("mfu", "attention_mfu", "bandwidth_efficiency", "link_efficiency")
+        overheads = ("allreduce_s", "layer_s", "request_s", "step_s")
+        number = {word: getattr(self, word) for word in (*shares, *overheads)}
+        wrong = [f"{w}: must be above 0 and at most 1, got {number[w]!r}" for w in shares if not 0.0 < number[w] <= 1.0]
+        wrong += [f"{w}: must be seconds >= 0, got {number[w]!r}" for w in overheads if not 0.0 <= number[w] < 10.0]
+        types = [("weights", self.weights or self.model.weights), ("kv", self.kv)]
+        wrong += [f"{w}: must be one of {', '.join(BYTES)}, got {kind!r}" for w, kind in types if kind not in BYTES]
         if self.tensor_parallel < 1:
-            raise ValueError(f"tensor_parallel is {self.tensor_parallel}: a whole number >= 1")
+            wrong.append(f"tensor_parallel: must be a whole number >= 1, got {self.tensor_parallel}")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         gpu, model, gpus = self.gpu, self.model, self.tensor_parallel
         dtype = self.weights or model.weights
         peak = gpus * gpu.peak_flops(dtype) * self.mfu

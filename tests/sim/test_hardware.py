@@ -173,7 +173,7 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_on_disk_gives_the_catalogues_model(name, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))
-    model = find_model({"config": "config.json"}, file=tmp_path / "study.toml")
+    model = find_model({"path": str(tmp_path / "config.json")})
     known = MODELS[name]
     assert model.total_parameters == known.total_parameters
     assert model.active_parameters == known.active_parameters
@@ -183,7 +183,7 @@ def test_a_config_on_disk_gives_the_catalogues_model(name, tmp_path):
 
 def test_fields_beside_a_config_override_it(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["llama-3.1-8b"]))
-    model = find_model({"config": str(tmp_path / "config.json"), "window": 8_192, "name": "short"})
+    model = find_model({"path": str(tmp_path / "config.json"), "window": 8_192, "name": "short"})
     assert (model.window, model.name, model.layers) == (8_192, "short", 32)
 
 
@@ -204,4 +204,4 @@ def test_a_config_that_cannot_be_used_says_why(text, message, tmp_path):
 
 def test_a_missing_config_is_one_line(tmp_path):
     with pytest.raises(BadInput, match=r"config.json: cannot be read: No such file"):
-        find_model({"config": "config.json"}, file=tmp_path / "study.toml")
+        find_model({"path": str(tmp_path / "config.json")})

@@ -18,9 +18,13 @@ from .profiles import COARSE, FINE, TINY, grid, microseconds, write_profile, wri
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    points = {*grid(*COARSE), *grid(*FINE)}
-    return read_kernels(write_profile(tmp_path_factory.mktemp("profile"), points), TINY)
+def folder(tmp_path_factory):
+    return str(write_profile(tmp_path_factory.mktemp("profile"), {*grid(*COARSE), *grid(*FINE)}))
+
+
+@pytest.fixture(scope="module")
+def kernels(folder):
+    return read_kernels(folder, TINY)
 
 
 floats = st.floats(0, 1e3)
@@ -86,8 +90,8 @@ batches = st.tuples(
 
 
 @given(batches, st.sampled_from(["sum", "measured"]))
-def test_a_segment_equals_every_step_it_stands_for(kernels, batch, mixed):
-    model = Profile(kernels, TINY, step_s=0.003, mixed=mixed)
+def test_a_segment_equals_every_step_it_stands_for(folder, batch, mixed):
+    model = Profile(folder, TINY, step_s=0.003, mixed=mixed)
     decodes, each, pieces = batch
     base, slope, steps = model.segment(decodes, decodes * each, pieces)
     assert steps >= 1
@@ -97,14 +101,14 @@ def test_a_segment_equals_every_step_it_stands_for(kernels, batch, mixed):
         assert base + k * slope == pytest.approx(alone, rel=1e-12)
 
 
-def test_a_step_is_the_sum_of_its_kernels(kernels):
+def test_a_step_is_the_sum_of_its_kernels(folder):
     tokens, requests = 8 + 100 + 60, 10
     a_layer = 2 + 1 + 1 + 1 + 3  # two norms, qkv, rotary, output projection, three of the feed-forward block
     dense = (TINY.layers * a_layer + 2) * (3 + tokens / 10) + 2 * (7 + requests)
     length = sqrt(100**2 + 60**2)
     piece = microseconds((length, (100 * 20 + 60 * 0) / length, 0, 0)) + microseconds((0, 0, 8, 200))
     expected = dense + TINY.layers * piece
-    model = Profile(kernels, TINY, step_s=0.003)
+    model = Profile(folder, TINY, step_s=0.003)
     found, _, _ = model.segment(8, 8 * 200, [(100, 20), (60, 0)])
     assert (found - 0.003) * 1e6 == pytest.approx(expected)
     linked = replace(model, tensor_parallel=2, allreduce_gbps=10.0)
@@ -197,15 +201,15 @@ def test_points_that_did_not_fit_into_memory_may_be_absent(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"step_s": -1.0}, "step_s is -1.0"),
-        ({"tensor_parallel": 2}, "allreduce_gbps is needed with tensor_parallel = 2"),
-        ({"allreduce_gbps": 0.0}, "allreduce_gbps is 0.0"),
-        ({"mixed": "both"}, "mixed is 'both'"),
+        ({"step_s": -1.0}, "step_s: must be seconds >= 0, got -1.0"),
+        ({"tensor_parallel": 2}, "allreduce_gbps: needed with 2 GPUs"),
+        ({"allreduce_gbps": 0.0}, "allreduce_gbps: must be GB/s above 0, got 0.0"),
+        ({"mixed": "both"}, "mixed: must be 'sum' or 'measured', got 'both'"),
     ],
 )
-def test_impossible_constants_are_refused(kernels, changes, message):
+def test_impossible_constants_are_refused(folder, changes, message):
     with pytest.raises(ValueError, match=message):
-        Profile(kernels, TINY, **changes)
+        Profile(folder, TINY, **changes)
 
 
 @pytest.mark.parametrize(
@@ -220,9 +224,7 @@ def test_impossible_constants_are_refused(kernels, changes, message):
 def test_real_profiles_are_valid_and_of_the_expected_size(shared, gpu, model, gpus):
     shape = next(entry for entry in MODELS.values() if model in entry.aliases)
     base = shared / "data/files/llmservingsim/profiler/perf" / gpu / model / "bf16"
-    times = [
-        Profile(read_kernels(base / f"tp{n}", shape, n), shape, n, allreduce_gbps=1e3).segment(1, 512)[0] for n in gpus
-    ]
+    times = [Profile(str(base / f"tp{n}"), shape, n, allreduce_gbps=1e3).segment(1, 512)[0] for n in gpus]
     read = (shape.common_parameters + shape.head_parameters + shape.routed_parameters * shape.experts_touched(1)) * 2
     bandwidth = {"RTXPRO6000": 1.792e12, "RTX4090": 1.008e12}[gpu]
     assert read / bandwidth < times[0] < 1.7 * read / bandwidth + 1e-3

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sim.hardware import BYTES, GPUS, MODELS, Gpu, Model
-from sim.steptime import FOREVER, STEP_TIMES, Line, Roofline, StepTime
+from sim.steptime import FOREVER, REGRESSIONS, STEP_TIMES, Line, Regression, Roofline, StepTime
 
 chunks = st.lists(st.tuples(st.integers(1, 8_192), st.integers(0, 100_000)), max_size=3)
 batches = st.tuples(st.integers(0, 512), st.integers(0, 4_000), chunks).filter(lambda b: b[0] or b[2])
@@ -152,12 +154,15 @@ def test_a_mixture_of_experts_reads_only_what_its_tokens_visit():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: Line(-1.0), "base_s is -1.0"),
-        (lambda: Line(float("nan"), 1.0), "base_s is nan"),
-        (lambda: Line(0.0, 0.0, 1.0), "a step costs no time"),
-        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], 0), "tensor_parallel is 0"),
-        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], mfu=0.0), "mfu is 0.0: a share above 0, at most 1"),
-        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], layer_s=-1e-6), "layer_s is -1e-06: seconds >= 0"),
+        (lambda: Line(-1.0), "base_s: must be >= 0, got -1.0"),
+        (lambda: Line(float("nan"), 1.0), "base_s: must be >= 0, got nan"),
+        (lambda: Line(0.0, 0.0, 1.0), "a step takes no time"),
+        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], 0), "tensor_parallel: must be a whole number >= 1"),
+        (lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], mfu=0.0), "mfu: must be above 0 and at most 1, got 0.0"),
+        (
+            lambda: Roofline(GPUS["h100"], MODELS["qwen3-8b"], layer_s=-1e-6),
+            "layer_s: must be seconds >= 0, got -1e-06",
+        ),
     ],
 )
 def test_impossible_constants_are_refused(wrong, message):
@@ -168,3 +173,54 @@ def test_impossible_constants_are_refused(wrong, message):
 def test_the_catalogue_is_typed():
     assert all(isinstance(gpu, Gpu) and gpu.source for gpu in GPUS.values())
     assert all(isinstance(model, Model) and model.source for model in MODELS.values())
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_a_regression_is_its_formula(name):
+    model, fit = Regression(name), REGRESSIONS[name]
+    assert model.segment(0, 0, [(700, 0), (300, 0)])[0] * 1e3 == pytest.approx(
+        fit.prefill_ms + 1_000 * fit.prompt_token_ms + (700**2 + 300**2) * fit.prompt_square_ms
+    )
+    for decodes in (1, 94, 95, 200):
+        costs = fit.small if decodes < fit.large_from else fit.large
+        base, slope, steps = model.segment(decodes, decodes * 500)
+        for k in (0, 1, 1_000):
+            expected = costs.decode_ms + costs.request_ms * decodes + costs.context_token_ms * decodes * (500 + k)
+            assert (base + k * slope) * 1e3 == pytest.approx(expected, rel=1e-12)
+        assert steps == FOREVER
+    assert model.provenance.source == fit.source
+
+
+def test_a_prompt_in_pieces_costs_the_same_attention():
+    model, fit = Regression("distserve/opt-13b/a100"), REGRESSIONS["distserve/opt-13b/a100"]
+    whole = model.segment(0, 0, [(1_024, 0)])[0]
+    base, slope, _ = model.segment(0, 0, [(256, 0)])
+    pieces = sum(base + k * slope for k in range(4))
+    assert pieces - 4 * fit.prefill_ms / 1e3 == pytest.approx(whole - fit.prefill_ms / 1e3)
+
+
+def test_an_unknown_regression_says_what_there_is():
+    with pytest.raises(ValueError, match=r"fit: unknown 'distserv/opt-13b/a100', one of .*did you mean 'distserve/opt"):
+        Regression("distserv/opt-13b/a100")
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "hardware", "gpus"),
+    [
+        ("splitwise/llama-2-70b/h100-tp8", "llama2-70b", "h100-80gb", 8),
+        ("splitwise/llama-2-70b/h100-tp4", "llama2-70b", "h100-80gb", 4),
+        ("splitwise/llama-2-70b/a100-tp8", "llama2-70b", "a100-80gb", 8),
+        ("splitwise/bloom-176b/h100-tp8", "bloom-176b", "h100-80gb", 8),
+    ],
+)
+def test_the_splitwise_regressions_meet_their_measurements(shared, name, model, hardware, gpus):
+    with (shared / "data/files/splitwise/perf_model.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["model"], row["hardware"]) == (model, hardware)]
+    rows = [row for row in rows if int(row["tensor_parallel"]) == gpus]
+    errors = []
+    for row in rows:
+        batch, prompt, output = (int(row[word]) for word in ("batch_size", "prompt_size", "token_size"))
+        found, _, _ = Regression(name).segment(batch, int(batch * (prompt + output / 2)))
+        errors.append(abs(found * 1e3 / float(row["token_time"]) - 1))
+    assert len(errors) > 90
+    assert median(errors) < 0.03
