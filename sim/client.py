@@ -1,0 +1,314 @@
+"""The clients: each call runs its output policy's machine against the server, as it would against a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import simpy
+
+from policies.output import (
+    Call,
+    Decision,
+    Done,
+    Fail,
+    FinishReason,
+    History,
+    Machine,
+    Oracle,
+    Outcome,
+    OutputPolicy,
+    Partial,
+    Send,
+)
+from sim.clock import Clock, Moment
+from sim.records import BLOCK, CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Log
+from sim.replica import Replica, Work
+from workloads.trace import Labels, Trace
+
+_KIND = {kind: code for code, kind in enumerate(KINDS)}
+_FINISH = {finish: code for code, finish in enumerate(FINISHES)}
+_REFUSAL = {reason: code for code, reason in enumerate(REFUSALS)}
+_COMPLETE, _TRUNCATED, _FAILED = range(len(OUTCOMES))
+_NO_ROOM = _REFUSAL["no room for an answer"]
+
+
+class Clients:
+    """Everybody who calls: opens a call for every row of the workload and records what becomes of it.
+
+    Parameters
+    ----------
+    clock
+        The simulated time.
+    replica
+        The server.
+    policy
+        Decides ``max_tokens`` and what follows a truncation.
+    model, window
+        What a call tells its policy of the model: name, context window in tokens.
+
+    Attributes
+    ----------
+    requests, calls
+        The records, see :mod:`sim.records`.
+    kinds, scripts
+        Names of the categories that the calls' columns ``kind`` and ``script`` count.
+    open
+        Measured calls that have begun and not ended.
+    """
+
+    def __init__(self, clock: Clock, replica: Replica, policy: OutputPolicy, model: str, window: int) -> None:
+        self.clock = clock
+        self.replica = replica
+        self.policy = policy
+        self.model = model
+        self.window = window
+        self.requests = Log(REQUEST)
+        self.calls = Log(CALL)
+        self.kinds: tuple[str, ...] = ()
+        self.scripts: tuple[str, ...] = ()
+        self.open = 0
+        self._measured = True
+        self._finished = simpy.Event(clock)
+
+    def run(self, workload: Iterator[Trace], horizon_s: float, limit_s: float) -> None:
+        """Simulate until every call that arrives before the horizon has ended.
+
+        Calls that arrive later keep the server as busy as before and are not recorded; nothing is cut off.
+
+        Parameters
+        ----------
+        workload
+            Calls in order of arrival; may be endless.
+        horizon_s
+            Arrivals before it are measured.
+        limit_s
+            No more arrivals from here on, so that a server that never catches up comes to an end.
+        """
+        self.clock.process(self._arrive(workload, horizon_s, limit_s))
+        self.clock.run(until=self._finished)
+
+    def _arrive(
+        self, workload: Iterator[Trace], horizon_s: float, limit_s: float
+    ) -> Generator[simpy.Event, None, None]:
+        clock = self.clock
+        number = 0
+        for block in workload:
+            kinds, scripts = _codes(block.kind), _codes(block.script)
+            self.kinds, kind_of = _merged(self.kinds, kinds[1])
+            self.scripts, script_of = _merged(self.scripts, scripts[1])
+            columns = zip(
+                block.arrival_s.tolist(),
+                block.prompt_tokens.tolist(),
+                block.output_tokens.tolist(),
+                kinds[0] or [0] * len(block),
+                scripts[0] or [0] * len(block),
+                strict=True,
+            )
+            for arrival_s, prompt, true, kind, script in columns:
+                if arrival_s >= horizon_s:
+                    self._measured = False
+                    if not self.open or arrival_s >= limit_s:
+                        break
+                if not clock.skip(arrival_s):
+                    yield Moment(clock, arrival_s)
+                if not self._measured and not self.open:
+                    break
+                OpenCall(self, number, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script])
+                number += 1
+            else:
+                continue
+            break
+        self._measured = False
+        if not self.open:
+            self._finished.succeed()
+
+    def ended(self) -> None:
+        """Count a measured call out; the last one ends the simulation."""
+        self.open -= 1
+        if not self.open and not self._measured and not self._finished.triggered:
+            self._finished.succeed()
+
+    @property
+    def measuring(self) -> bool:
+        """Whether calls that begin now are measured."""
+        return self._measured
+
+
+def _codes(labels: Labels | None) -> tuple[list[int], tuple[str, ...]]:
+    return ([], ("",)) if labels is None else (labels.codes.tolist(), labels.names)
+
+
+def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """Return the categories with new ones appended, and the code of each of ``names`` among them."""
+    known = known + tuple(name for name in names if name not in known)
+    return known, [known.index(name) for name in names]
+
+
+class OpenCall:
+    """One logical call while it lasts: its machine, and what the engine alone knows about the answer.
+
+    The true length is drawn once a call. A request that regenerates the answer has all of it still before it; one
+    that continues a kept answer has what is left.
+    """
+
+    __slots__ = (
+        "arrival_s",
+        "attempts",
+        "clients",
+        "discarded",
+        "dropped",
+        "first_truncated",
+        "kept",
+        "kind",
+        "machine",
+        "measured",
+        "number",
+        "prompt",
+        "prompt_tokens",
+        "reserved",
+        "script",
+        "sent",
+        "true_tokens",
+    )
+
+    def __init__(self, clients: Clients, number: int, prompt: int, true_tokens: int, kind: int, script: int) -> None:
+        self.clients = clients
+        self.number = number
+        self.prompt_tokens = self.prompt = prompt
+        self.true_tokens = true_tokens
+        self.kind = kind
+        self.script = script
+        self.arrival_s = clients.clock.now
+        self.attempts = 0
+        self.kept = 0  # tokens of the answer that are in the history
+        self.dropped = 0  # tokens of a truncated answer that an escalation is to replace
+        self.discarded = 0
+        self.reserved = 0.0
+        self.first_truncated = False
+        self.measured = clients.measuring
+        clients.open += self.measured
+        call = Call(
+            model=clients.model,
+            window=clients.window,
+            prompt_tokens=prompt,
+            kind=clients.kinds[kind],
+            script=clients.scripts[script],
+        )
+        policy = clients.policy
+        self.machine: Machine = (
+            policy.begin(call, true_tokens=true_tokens) if isinstance(policy, Oracle) else policy.begin(call)
+        )
+        decision = self.machine.first()
+        if isinstance(decision, Send):
+            self._send(decision)
+        else:
+            self._refuse(decision)
+
+    def _send(self, send: Send) -> None:
+        self.sent = send
+        self.clients.replica.submit(self.prompt, send.max_tokens, self.true_tokens - self.kept, self._answered)
+
+    def _answered(self, work: Work) -> None:
+        clients, response = self.clients, work.response
+        output = response.output_tokens
+        if self.measured:
+            clients.requests.pending.append(
+                (
+                    self.number,
+                    self.attempts,
+                    _KIND[self.sent.kind],
+                    work.prompt,
+                    work.max_tokens,
+                    output,
+                    _FINISH[response.finish],
+                    _REFUSAL[work.refusal],
+                    work.preemptions,
+                    work.submitted_s,
+                    work.scheduled_s,
+                    work.first_token_s,
+                    work.finished_s,
+                    work.reserved_token_s,
+                )
+            )
+        self.attempts += 1
+        self.reserved += work.reserved_token_s
+        truncated = response.finish is FinishReason.LENGTH
+        if self.attempts == 1:
+            self.first_truncated = truncated
+        if self.dropped and response.error is None:  # the answer that replaces the dropped one is in
+            self.discarded += self.dropped
+            self.dropped = 0
+        decision = self.machine.after(response)
+        if isinstance(decision, Send):
+            if decision.history is History.DROP_PARTIAL:
+                self.dropped = output
+            else:
+                self.kept += output
+                self.prompt += output + decision.message_tokens
+            self._send(decision)
+        else:
+            self._end(decision, output)
+
+    def _end(self, decision: Decision, output: int) -> None:
+        if isinstance(decision, Fail):
+            kept = self.dropped if decision.partial is not Partial.LOST else 0
+            self.discarded += self.dropped - kept
+            delivered = self.kept + kept
+            self._record(_TRUNCATED if delivered else _FAILED, delivered)
+        else:
+            assert isinstance(decision, Done)
+            complete = decision.outcome is Outcome.COMPLETE
+            self._record(_COMPLETE if complete else _TRUNCATED, self.kept + output)
+
+    def _refuse(self, decision: Decision) -> None:
+        """Record the request that the policy itself refused to send: no room for a useful answer."""
+        assert isinstance(decision, Fail)
+        if self.measured:
+            now, nan = self.arrival_s, float("nan")
+            self.clients.requests.pending.append(
+                (
+                    self.number,
+                    0,
+                    0,
+                    self.prompt,
+                    0,
+                    0,
+                    _FINISH[FinishReason.ERROR],
+                    _NO_ROOM,
+                    0,
+                    now,
+                    nan,
+                    nan,
+                    now,
+                    0.0,
+                )
+            )
+        self.attempts = 1
+        self._record(_FAILED, 0)
+
+    def _record(self, outcome: int, delivered: int) -> None:
+        if not self.measured:
+            return
+        clients = self.clients
+        clients.calls.pending.append(
+            (
+                self.number,
+                self.kind,
+                self.script,
+                self.attempts,
+                outcome,
+                self.first_truncated,
+                outcome == _TRUNCATED,
+                self.prompt_tokens,
+                self.true_tokens,
+                delivered,
+                self.discarded,
+                self.arrival_s,
+                clients.clock.now,
+                self.reserved,
+            )
+        )
+        if len(clients.calls.pending) >= BLOCK:
+            clients.calls.pack()
+            clients.requests.pack()
+        clients.ended()

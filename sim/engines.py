@@ -1,0 +1,74 @@
+"""Presets: the admission rule and the defaults of real engines, each with its version and source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Defaults of one engine in one version; every one of them may be overridden in a study's ``[server]``.
+
+    Attributes
+    ----------
+    name, version, source
+        What it is and where its defaults were read.
+    admission
+        Name of the admission rule, a key of :data:`sim.admission.RULES`.
+    block_tokens
+        Tokens in a block of the KV pool.
+    max_num_seqs
+        Most requests in the batch.
+    max_num_batched_tokens
+        Token budget of a step: decoding requests take one each, prompts the rest.
+    chunked_prefill
+        Whether a prompt may be computed in pieces; if not, one above the budget is computed as the step's only prompt.
+    memory_share
+        Share of the GPU memory that the engine takes for weights, activations and KV.
+    watermark
+        Share of the pool kept free at an admission (rules that know it).
+    """
+
+    name: str
+    version: str
+    source: str
+    admission: str
+    block_tokens: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    chunked_prefill: bool
+    memory_share: float
+    watermark: float = 0.0
+
+
+ENGINES: Mapping[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Engine(
+            name="trtllm-no-evict",
+            version="1.x",
+            source="TensorRT-LLM GUARANTEED_NO_EVICT, its default policy: capacityScheduler.cpp, LLM API defaults "
+            "(tokens_per_block 32, max_batch_size 2048, max_num_tokens 8192, chunked prefill off, 0.9 of free memory)",
+            admission="full",
+            block_tokens=32,
+            max_num_seqs=2048,
+            max_num_batched_tokens=8192,
+            chunked_prefill=False,
+            memory_share=0.90,
+        ),
+        Engine(
+            name="vllm-0.33",
+            version="0.33.0",
+            source="vLLM 0.33.0 V1: v1/core/sched/scheduler.py, engine/arg_utils.py (server on H100/H200: 8192 tokens, "
+            "1024 sequences; block 16; watermark 0; gpu_memory_utilization 0.92)",
+            admission="prompt",
+            block_tokens=16,
+            max_num_seqs=1024,
+            max_num_batched_tokens=8192,
+            chunked_prefill=True,
+            memory_share=0.92,
+        ),
+    )
+}
+"""Every preset by the name that studies use."""

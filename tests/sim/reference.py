@@ -1,0 +1,164 @@
+"""A server simulated the naive way: one iteration at a time, every request looked at, no SimPy, no sums kept.
+
+It shares the admission rule's formula and the step-time model's first value with the replica, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sim.replica import Server
+
+
+@dataclass(eq=False)
+class Job:
+    prompt: int
+    max_tokens: int
+    true: int
+    submitted: float = 0.0
+    scheduled: float | None = None
+    first: float | None = None
+    finished: float | None = None
+    made: int = 0
+    todo: int = 0
+    past: int = 0
+    blocks: int = 0
+    preemptions: int = 0
+    refusal: str = ""
+    last: float = 0.0
+    attempt: int = 0
+    entered: tuple[int, int] = (0, 0)
+
+    @property
+    def decoding(self) -> bool:
+        return self.todo == 0
+
+
+@dataclass
+class Outcome:
+    finished: list[Job] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    running: float = 0.0
+    waiting: float = 0.0
+    reserved: float = 0.0
+    used: float = 0.0
+    end: float = 0.0
+    iterations: int = 0
+
+
+def serve(
+    server: Server, arrivals: list[tuple[float, Job]], resend: Callable[[Job], Job | None] = lambda job: None
+) -> Outcome:
+    rule, size = server.rule, server.block_tokens
+    pool = server.kv_tokens // size
+    out, waiting, running, now = Outcome(), [], [], 0.0
+    todo = sorted(arrivals, key=lambda pair: pair[0])
+
+    def answer(job: Job, at: float) -> None:
+        job.finished = at
+        out.finished.append(job)
+        follow = resend(job)
+        if follow is not None:
+            submit(follow, at)
+
+    def submit(job: Job, at: float) -> None:
+        job.submitted = at
+        if job.prompt + job.max_tokens > server.window:
+            job.refusal = "beyond the window"
+        elif rule.need(job.prompt, job.max_tokens, job.max_tokens - 1, size) > pool:
+            job.refusal = "beyond the pool"
+        if job.refusal:
+            answer(job, at)
+        else:
+            waiting.append(job)
+
+    def held() -> int:
+        return sum(job.blocks for job in running)
+
+    while todo or waiting or running:
+        if not waiting and not running and todo[0][0] > now:
+            now = todo[0][0]
+        while todo and todo[0][0] <= now:
+            at, job = todo.pop(0)
+            submit(job, at)
+        short = False
+        while rule.grows:
+            growing = [job for job in running if job.decoding and -(-(job.prompt + job.made) // size) > job.blocks]
+            if len(growing) <= pool - held():
+                for job in growing:
+                    job.blocks += 1
+                break
+            short = True
+            victim = running.pop()
+            victim.blocks, victim.todo = 0, 0
+            victim.preemptions += 1
+            waiting.insert(0, victim)
+        budget = server.max_num_batched_tokens - sum(job.decoding for job in running)
+        pieces = []
+        for job in running:
+            if not job.decoding:
+                pieces.append((job, min(job.todo, budget)))
+                budget -= pieces[-1][1]
+        while waiting and not short and budget > 0 and len(running) < server.max_num_seqs:
+            job = waiting[0]
+            need = rule.need(job.prompt, job.max_tokens, job.made, size)
+            if need + (rule.spare(pool) if running else 0) > pool - held():
+                break
+            whole = job.prompt + job.made
+            if whole > budget and not server.chunked_prefill and pieces:
+                break
+            waiting.pop(0)
+            job.todo, job.past, job.blocks = whole, 0, need
+            job.scheduled = now if job.scheduled is None else job.scheduled
+            running.append(job)
+            pieces.append((job, min(whole, budget) if server.chunked_prefill else whole))
+            budget -= pieces[-1][1]
+        refused = []
+        while server.max_waiting is not None and len(waiting) > server.max_waiting:
+            refused.append(waiting.pop())
+        for job in refused:
+            job.refusal = "queue is full"
+            answer(job, now)
+        if not running:
+            continue
+        decoding = [job for job in running if job.decoding]
+        chunks = [(tokens, job.past) for job, tokens in pieces]
+        context = sum(job.prompt + job.made for job in decoding)
+        cost = server.step_time.segment(len(decoding), context, chunks)[0]
+        end = now + cost
+        out.iterations += 1
+        out.running += len(running) * cost
+        out.reserved += held() * size * cost
+        out.used += (context + sum(tokens + past for tokens, past in chunks)) * cost
+        out.waiting += len(waiting) * cost
+        while todo and todo[0][0] < end:
+            at, job = todo.pop(0)
+            submit(job, at)
+            out.waiting += 0 if job.refusal else end - at
+        now = end
+        done = []
+        for job in sorted(decoding, key=lambda job: job.entered):
+            job.made += 1
+            out.gaps.append(now - job.last)
+            job.last = now
+            if job.made == min(job.true, job.max_tokens):
+                done.append(job)
+        for place, (job, tokens) in enumerate(pieces):
+            job.past += tokens
+            job.todo -= tokens
+            if job.todo == 0:
+                if job.made:
+                    out.gaps.append(now - job.last)
+                else:
+                    job.first = now
+                job.made += 1
+                job.last = now
+                job.entered = out.iterations, place
+                if job.made == min(job.true, job.max_tokens):
+                    done.append(job)
+        for job in done:
+            running.remove(job)
+            answer(job, now)
+    out.end = now
+    return out

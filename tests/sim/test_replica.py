@@ -1,0 +1,166 @@
+"""Jumping over iterations, stepping through them and looking at every request give the same server."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.output import FinishReason
+from sim.admission import Full, Prompt
+from sim.clock import Clock, Moment
+from sim.replica import Replica, Server, Work
+from sim.steptime import Line
+from tests.sim.reference import Job, serve
+
+Arrival = tuple[float, int, int, int]
+"""When, prompt, max_tokens, true length."""
+
+SEEN: Counter[str] = Counter()
+"""What the generated cases really did; the last test asserts that nothing interesting was missed."""
+
+
+def simulate(server: Server, arrivals: list[Arrival], resend: bool, stepped: bool) -> tuple[Replica, list[tuple]]:
+    clock = Clock()
+    replica = Replica(clock, server, tick_s=0.37, stepped=stepped)
+    rows: list[tuple] = []
+
+    def call(index: int, prompt: int, max_tokens: int, true: int, attempt: int = 0) -> None:
+        def answered(work: Work) -> None:
+            rows.append(row(index, attempt, work))
+            if resend and work.response.finish is FinishReason.LENGTH and attempt < 2:
+                call(index, prompt, 2 * max_tokens, true, attempt + 1)
+
+        replica.submit(prompt, max_tokens, true, answered)
+
+    for index, (at, prompt, max_tokens, true) in enumerate(arrivals):
+        arrival = (index, prompt, max_tokens, true)
+        Moment(clock, at).callbacks.append(lambda _, arrival=arrival: call(*arrival))
+    clock.run()
+    return replica, rows
+
+
+def row(index: int, attempt: int, work: Work) -> tuple:
+    times = (work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s)
+    return (index, attempt, work.refusal, work.generated, work.preemptions), times
+
+
+def naive(server: Server, arrivals: list[Arrival], resend: bool):
+    jobs = [(at, Job(prompt, max_tokens, true)) for at, prompt, max_tokens, true in arrivals]
+    names = {id(job): index for index, (_, job) in enumerate(jobs)}
+    keep = []
+
+    def again(job: Job) -> Job | None:
+        if not resend or job.refusal or job.made == job.true or job.attempt == 2:
+            return None
+        follow = Job(job.prompt, job.max_tokens * 2, job.true, attempt=job.attempt + 1)
+        names[id(follow)] = names[id(job)]
+        keep.append(follow)
+        return follow
+
+    outcome = serve(server, jobs, again)
+    nan = math.nan
+    rows = [
+        (
+            (names[id(job)], job.attempt, job.refusal, job.made, job.preemptions),
+            tuple(nan if t is None else t for t in (job.submitted, job.scheduled, job.first, job.finished)),
+        )
+        for job in outcome.finished
+    ]
+    return outcome, rows
+
+
+def same(left: float, right: float, exact: bool) -> bool:
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right if exact else abs(left - right) <= 1e-9 * max(1.0, abs(left))
+
+
+def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) -> Replica:
+    jump, jumped = simulate(server, arrivals, resend, stepped=False)
+    step, stepped = simulate(server, arrivals, resend, stepped=True)
+    outcome, looked = naive(server, arrivals, resend)
+    for rows in (stepped, looked):
+        assert [what for what, _ in jumped] == [what for what, _ in rows]
+        for (_, left), (_, right) in zip(jumped, rows, strict=True):
+            assert all(same(a, b, exact) for a, b in zip(left, right, strict=True)), (left, right)
+    assert jump.iterations == step.iterations == outcome.iterations
+    integrals = (outcome.running, outcome.reserved, outcome.used, outcome.waiting)
+    series = [replica.close() for replica in (jump, step)]
+    for one in series:
+        last = [column[-1] for column in (one.running, one.reserved, one.used, one.waiting)]
+        assert all(same(a, b, exact) for a, b in zip(last, integrals, strict=True)), (last, integrals)
+    for name in ("time_s", "running", "reserved", "used", "waiting"):
+        left, right = (getattr(one, name).tolist() for one in series)
+        assert all(same(a, b, exact=False) for a, b in zip(left, right, strict=True)), name
+    for one in series:
+        gaps = one.gaps()
+        assert gaps.numbers.sum() == len(outcome.gaps)
+        assert same(gaps.total_s, math.fsum(outcome.gaps), exact=False)
+        if exact and outcome.gaps:
+            for share in (0.0, 0.5, 0.99, 1.0):
+                true = sorted(outcome.gaps)[math.floor(share * (len(outcome.gaps) - 1))]
+                assert abs(gaps.quantile_s(share) / true - 1) <= 0.0026
+    cut = len(series[0].time_s) // 2
+    for part in ((0, cut), (cut, None)):
+        left, right = (one.gaps(*part) for one in series)
+        assert left.numbers.sum() == right.numbers.sum()
+        assert same(left.total_s, right.total_s, exact=False)
+    assert series[0].most_running.tolist() == series[1].most_running.tolist()
+    return jump
+
+
+@st.composite
+def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], Line]) -> Server:
+    rule = draw(st.sampled_from([Full(), Prompt(), Prompt(watermark=0.1)]))
+    block = draw(st.sampled_from([1, 4, 16]))
+    window = draw(st.integers(24, 90))
+    seqs = draw(st.integers(1, 6))
+    return Server(
+        rule=rule,
+        step_time=step_time(draw),
+        kv_tokens=draw(st.integers(window + block, 4 * window)),
+        window=window,
+        block_tokens=block,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=draw(st.integers(seqs, 40)),
+        chunked_prefill=draw(st.booleans()),
+        max_waiting=draw(st.sampled_from([None, None, 0, 2])),
+    )
+
+
+def calls(unit: float) -> st.SearchStrategy[list[Arrival]]:
+    one = st.tuples(
+        st.integers(0, 200).map(lambda k: k * unit), st.integers(1, 40), st.integers(1, 50), st.integers(1, 60)
+    )
+    return st.lists(one, min_size=1, max_size=25).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+def dyadic_line(draw: st.DrawFn) -> Line:
+    part = st.integers(0, 3).map(lambda k: k / 64)
+    return Line(draw(st.integers(1, 8)) / 64, draw(part), draw(part) / 16, draw(part))
+
+
+def any_line(draw: st.DrawFn) -> Line:
+    part = st.floats(0, 0.01)
+    return Line(draw(st.floats(0.001, 0.1)), draw(part), draw(part) / 50, draw(part))
+
+
+@given(server=servers(dyadic_line), arrivals=calls(1 / 64), resend=st.booleans())
+def test_all_three_agree_exactly_on_dyadic_times(server: Server, arrivals: list[Arrival], resend: bool) -> None:
+    replica = check(server, arrivals, resend, exact=True)
+    note(replica, arrivals)
+
+
+@given(server=servers(any_line), arrivals=calls(0.013), resend=st.booleans())
+def test_all_three_agree_on_any_times(server: Server, arrivals: list[Arrival], resend: bool) -> None:
+    replica = check(server, arrivals, resend, exact=False)
+    note(replica, arrivals)
+
+
+def note(replica: Replica, arrivals: list[Arrival]) -> None:
+    SEEN["preemption"] += replica.preemptions > 0
+    SEEN["tie of arrivals"] += len({at for at, *_ in arrivals}) < len(arrivals)
