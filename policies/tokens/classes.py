@@ -1,45 +1,66 @@
 """Character classes: what an estimator tells apart.
 
-ASCII is classed character by character; the rest of Unicode in blocks of 64 code points, because that is what one lead
-byte and one continuation byte of UTF-8 name. So a class needs no decoding, and all its characters have the same length
-in UTF-8, which makes the length of a text in bytes a sum over its classes.
+ASCII is classed character by character. Beyond it a class is made of cells: a page of 256 code points (the high byte of
+UTF-16) has eight, cut where the scripts in use change (`EDGES`). So the class comes from two table look-ups on bytes,
+and all characters of a class have the same length in UTF-8, which makes a text's length in bytes a sum over classes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# name, characters: every ASCII character belongs to exactly one; what is not listed is "control".
+# name, characters: every ASCII character belongs to exactly one; what is not listed is "control". How common a letter
+# is tells well-covered languages from the others, and words from hash sums, base64 and minified names.
 _ASCII: Final = (
-    ("lower", "etaoinsrhldu"),  # the twelve commonest letters of English and most of its neighbours
-    ("rare", "bcfgjkmpqvwxyz"),  # hash sums, base64, minified names and far languages are rich in these
+    ("a", "a"),
+    ("e", "e"),
+    ("io", "io"),
+    ("tn", "tn"),
+    ("rs", "rs"),
+    ("hldc", "hldc"),
+    ("u-y", "umfpgbwvy"),
+    ("k", "k"),
+    ("jqxz", "jqxz"),
     ("upper", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
     ("digit", "0123456789"),
     ("space", " "),
     ("newline", "\n\r\t"),
     ("stop", ".,"),
-    ("dash", "-_/"),
-    ("quote", "\"':;!?"),
-    ("sign", "#$%&()*+<=>@[\\]^`{|}~"),
+    ("hyphen", "-"),
+    ("underscore", "_"),
+    ("slash", "/"),
+    ("quote", "\"'"),
+    ("colon", ":;!?"),
+    ("operator", "=+*#"),
+    ("bracket", "()[]{}<>"),
+    ("sign", "$%&@\\^`|~"),
 )
 ASCII_CLASSES: Final = (*(name for name, _ in _ASCII), "control")
 
-# name, first and last code point of each of its ranges: whole blocks of 64, the same UTF-8 length throughout.
+EDGES: Final = (0x00, 0x30, 0x40, 0x50, 0x60, 0x80, 0xC0, 0xE0)
+"""Where the cells of a page begin; 0x30, 0x50 and 0x60 part the Cyrillic letters, 0xE0 the accented Latin ones."""
+
+# name, first and last code point of each of its ranges: whole cells, of one UTF-8 length.
 _RANGES: Final[tuple[tuple[str, tuple[tuple[int, int], ...]], ...]] = (
     ("latin-sign", ((0x80, 0xBF),)),
-    ("latin-accented", ((0xC0, 0xFF),)),
+    ("latin-capital", ((0xC0, 0xDF),)),
+    ("latin-accented", ((0xE0, 0xFF),)),
     ("latin-extended", ((0x100, 0x17F),)),
     ("latin-rare", ((0x180, 0x2FF),)),
     ("mark", ((0x300, 0x37F),)),
-    ("greek", ((0x380, 0x3FF),)),
-    ("cyrillic", ((0x400, 0x47F),)),
-    ("cyrillic-extended", ((0x480, 0x53F),)),
-    ("armenian", ((0x540, 0x57F),)),
-    ("hebrew", ((0x580, 0x5FF),)),
-    ("arabic", ((0x600, 0x67F),)),
-    ("arabic-extended", ((0x680, 0x6FF),)),
-    ("semitic-other", ((0x700, 0x7FF),)),
-    ("semitic-rare", ((0x800, 0x8FF),)),
+    ("greek", ((0x380, 0x3BF),)),  # capitals and the small letters to omicron
+    ("greek-late", ((0x3C0, 0x3FF),)),
+    ("cyrillic-capital", ((0x400, 0x42F),)),
+    ("cyrillic", ((0x430, 0x44F),)),  # the Russian alphabet but yo
+    ("cyrillic-national", ((0x450, 0x45F),)),  # yo, and what Ukrainian, Serbian, Macedonian... add
+    ("cyrillic-extended", ((0x460, 0x4FF), (0x500, 0x52F))),  # what languages outside the Slavic ones add
+    ("armenian", ((0x530, 0x57F),)),
+    ("armenian-late", ((0x580, 0x5BF),)),  # the last Armenian letters, and the Hebrew points
+    ("hebrew", ((0x5C0, 0x5FF),)),
+    ("arabic", ((0x600, 0x64F),)),
+    ("arabic-mark", ((0x650, 0x65F),)),
+    ("arabic-extended", ((0x660, 0x6FF),)),  # what Persian, Urdu, Kurdish... add
+    ("semitic-rare", ((0x700, 0x7FF),)),
     ("devanagari", ((0x900, 0x97F),)),
     ("bengali", ((0x980, 0x9FF),)),
     ("gurmukhi", ((0xA00, 0xA7F),)),
@@ -56,34 +77,25 @@ _RANGES: Final[tuple[tuple[str, tuple[tuple[int, int], ...]], ...]] = (
     ("myanmar", ((0x1000, 0x107F),)),
     ("myanmar-extended", ((0x1080, 0x10BF),)),
     ("georgian", ((0x10C0, 0x10FF),)),
-    ("jamo", ((0x1100, 0x11FF), (0xD7C0, 0xD7FF))),
+    ("jamo", ((0x1100, 0x11FF),)),
     ("ethiopic", ((0x1200, 0x137F),)),
-    ("cherokee", ((0x1380, 0x13FF),)),
-    ("canadian", ((0x1400, 0x167F),)),
     ("khmer", ((0x1780, 0x17FF),)),
-    ("mongolian", ((0x1800, 0x18BF),)),
     ("latin-additional", ((0x1E00, 0x1EFF),)),
-    ("greek-extended", ((0x1F00, 0x1FFF),)),
     ("punctuation", ((0x2000, 0x203F),)),
-    ("symbol", ((0x2040, 0x24FF), (0x2900, 0x2BFF))),
+    ("symbol", ((0x2040, 0x24FF),)),
     ("box", ((0x2500, 0x25FF),)),
     ("pictograph", ((0x2600, 0x27FF),)),
-    ("braille", ((0x2800, 0x28FF),)),
     ("cjk-punctuation", ((0x3000, 0x303F),)),
     ("hiragana", ((0x3040, 0x307F),)),
-    ("kana", ((0x3080, 0x30FF),)),
-    ("cjk-sign", ((0x2E80, 0x2FFF), (0x3100, 0x33FF))),
-    ("han-rare", ((0x3400, 0x4DFF), (0xF900, 0xFAFF))),
+    ("kana", ((0x3080, 0x30BF),)),
+    ("katakana", ((0x30C0, 0x30FF),)),
+    ("cjk-rare", ((0x3100, 0x4DFF), (0xF900, 0xFAFF))),  # bopomofo, squared words, rare characters
     ("han", ((0x4E00, 0x9FFF),)),
-    ("yi", ((0xA000, 0xA4BF),)),
-    ("hangul", ((0xAC00, 0xD7BF),)),
-    ("surrogate", ((0xD800, 0xDFFF),)),
-    ("private", ((0xE000, 0xF8FF),)),
-    ("arabic-form", ((0xFB00, 0xFDFF), (0xFE40, 0xFEFF))),
-    ("variation", ((0xFE00, 0xFE3F),)),
+    ("hangul", ((0xAC00, 0xD7FF),)),
+    ("variation", ((0xFE00, 0xFE2F),)),
     ("full-width", ((0xFF00, 0xFFFF),)),
 )
-# What no row names: three-byte scripts too rare to tell apart, and everything beyond the basic plane.
+# What no row names: three-byte scripts too rare to tell apart, lone surrogates among them; and beyond the basic plane.
 OTHER: Final = "other"
 MATH: Final = "math-letter"
 EMOJI: Final = "emoji"
@@ -110,16 +122,20 @@ _OF_ASCII: Final = [INDEX["control"]] * 128
 for _name, _members in _ASCII:
     for _member in _members:
         _OF_ASCII[ord(_member)] = INDEX[_name]
-_OF_BLOCK: Final = [INDEX[OTHER]] * 1024
+_OF_CELL: Final = [INDEX[OTHER]] * (256 * len(EDGES))
 for _name, _ranges in _RANGES:
-    for _low, _high in _ranges:
-        for _block in range(_low >> 6, (_high >> 6) + 1):
-            _OF_BLOCK[_block] = INDEX[_name]
+    for _first, _last in _ranges:
+        for _page in range(_first >> 8, (_last >> 8) + 1):
+            for _cell, _edge in enumerate(EDGES):
+                if _first <= _page << 8 | _edge <= _last:
+                    _OF_CELL[len(EDGES) * _page + _cell] = INDEX[_name]
 
 ASCII_TABLE: Final = bytes(_OF_ASCII)
 """Class of each of the 128 ASCII characters."""
-BLOCK_TABLE: Final = bytes(_OF_BLOCK)
-"""Class of each block of 64 code points of the basic plane; the first two, ASCII, are not used."""
+CELL_TABLE: Final = bytes(_OF_CELL)
+"""Class of each cell of the basic plane, eight a page; those of ASCII are not used."""
+CELL_OF_LOW: Final = bytes(max(n for n, edge in enumerate(EDGES) if edge <= low) for low in range(256))
+"""Cell in which a low byte lies."""
 
 
 def astral_class(point: int) -> str:
@@ -136,4 +152,6 @@ def class_of(character: str) -> str:
     point = ord(character)
     if point < 0x80:
         return CLASSES[ASCII_TABLE[point]]
-    return CLASSES[BLOCK_TABLE[point >> 6]] if point < 0x10000 else astral_class(point)
+    if point > 0xFFFF:
+        return astral_class(point)
+    return CLASSES[CELL_TABLE[len(EDGES) * (point >> 8) + CELL_OF_LOW[point & 0xFF]]]

@@ -10,44 +10,70 @@ from typing import Final
 from policies.tokens.classes import (
     ASCII_CLASSES,
     ASCII_TABLE,
-    BLOCK_TABLE,
     BYTES,
+    CELL_OF_LOW,
+    CELL_TABLE,
     CLASSES,
-    EMOJI,
+    EDGES,
     FAR,
-    HAN_FAR,
     INDEX,
-    MATH,
+    OTHER,
+    astral_class,
 )
 
-# A pair is told by the two characters' coarse kinds: the ASCII classes, and beyond ASCII the length of the UTF-8 form.
-KINDS: Final[tuple[str, ...]] = (*ASCII_CLASSES, "two", "three", "four", "start")
-START: Final = KINDS.index("start")
-PAIRS: Final = 16 * len(KINDS)
+# A pair is told in one byte: five bits for what a character is, three for what stands before it.
+KINDS: Final[tuple[str, ...]] = (*ASCII_CLASSES, "latin", "two-byte", "three-byte", "four-byte")
+"""What a character is: its ASCII class; beyond ASCII, the length of its UTF-8 form, Latin told apart."""
+_BEFORE: Final = (
+    ("vowel", "aeiou"),
+    ("common", "tnrshldcm"),
+    ("rare", "bfgjkpqvwxyz"),
+    ("capital", "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+    ("blank", " \n\r\t"),
+)
+BEFORE: Final[tuple[str, ...]] = (*(name for name, _ in _BEFORE), "sign", "two", "more")
+"""What stands before: a coarser kind; before the first character stands a line's end."""
+PAIRS: Final = 256
 BLOCK: Final = 32_768
 """Characters that are counted at a time: the intermediate bytes stay in the cache."""
 
-_CONTINUATION: Final = bytes(range(0x80, 0xC0))
-_LEADS: Final = ASCII_TABLE + bytes(
-    KINDS.index("two" if lead < 0xE0 else "three" if lead < 0xF0 else "four") for lead in range(0x80, 0x100)
-)
-_BEFORE: Final = bytes(kind << 4 for kind in _LEADS)
+
+def _kind(byte: int) -> int:
+    if byte < 0x80:
+        return ASCII_TABLE[byte]
+    return KINDS.index(
+        "latin" if byte < 0xCC else "two-byte" if byte < 0xE0 else "three-byte" if byte < 0xF0 else "four-byte"
+    )
+
+
+def _before(byte: int) -> int:
+    if byte < 0x80:
+        return next((n for n, (_, members) in enumerate(_BEFORE) if chr(byte) in members), BEFORE.index("sign"))
+    return BEFORE.index("two" if byte < 0xE0 else "more")
+
+
+LEAD_CODES: Final = bytes(_before(byte) << 5 | _kind(byte) for byte in range(256))
+"""First byte of a character's UTF-8 form -> what it is, and in the upper bits what it is to the next character."""
+CONTINUATION: Final = bytes(range(0x80, 0xC0))
+AT_START: Final = LEAD_CODES[ord("\n")]
+
+_KIND_BITS: Final = int.from_bytes(b"\x1f" * BLOCK, "little")
+_BEFORE_BITS: Final = int.from_bytes(b"\xe0" * BLOCK, "little")
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many characters of each class a text has, and how many pairs of neighbouring kinds.
+    """How many characters of each class a text has, and how many pairs of neighbours.
 
-    Counts add up: those of two messages are the sum of theirs. So a simulated message, which has no text, is the counts
-    of some known text times its length.
+    Counts add up: those of two messages are the sum of theirs. So a simulated message, which has no text, can be the
+    counts of a known text times its length.
 
     Attributes
     ----------
     classes
         Characters of each of `CLASSES`.
     pairs
-        Occurrences of each pair, at ``16 * kind before + kind``; the first character comes after the kind ``start``.
-        All zero for counts that are known by class only.
+        Occurrences of each pair, at ``32 * before + kind``; all zero for counts that are known by class only.
     """
 
     classes: tuple[int, ...] = (0,) * len(CLASSES)
@@ -77,7 +103,7 @@ class Counts:
     @property
     def bytes(self) -> int:
         """Length in UTF-8."""
-        return sum(number * size for number, size in zip(self.classes, BYTES, strict=True))
+        return sum(map(int.__mul__, self.classes, BYTES))
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -107,55 +133,86 @@ def histogram(values: bytes) -> Iterator[tuple[int, int]]:
     yield from Counter(values).items()
 
 
-# UTF-16 gives a code point's block as its high byte and two bits of its low one. The 256 high bytes have at most 64
-# behaviours, so the behaviour (shifted by two) and the two bits fit one byte, and a table of 256 tells the class.
-_PAGES: Final = [BLOCK_TABLE[4 * high : 4 * high + 4] for high in range(256)]
+# Of the 256 pages' behaviours there are at most 32, so behaviour (five bits) and cell (three) fit one byte, and a table
+# of 256 tells the class.
+_PAGES: Final = [CELL_TABLE[len(EDGES) * page : len(EDGES) * (page + 1)] for page in range(256)]
 _BEHAVIOURS: Final = list(dict.fromkeys(_PAGES))
-_HIGH: Final = bytes(_BEHAVIOURS.index(page) << 2 for page in _PAGES)
-_LOW: Final = bytes(low >> 6 for low in range(256))
-_BLOCK_CLASS: Final = b"".join(_BEHAVIOURS).ljust(256, b"\0")
+_HIGH: Final = bytes(_BEHAVIOURS.index(page) << 3 for page in _PAGES)
+_CELL_CLASS: Final = b"".join(_BEHAVIOURS).ljust(256, b"\0")
+_ASCII_CELLS: Final = bytes(cell for cell, edge in enumerate(EDGES) if edge < 0x80)  # behaviour 0 is page 0
+_ASCII: Final = bytes(range(0x80))
+_FOUR_BYTES: Final = bytes(range(0xF0, 0xF8))
+_MASK_F0: Final = bytes(0xFF if byte == 0xF0 else 0 for byte in range(256))
+_SECOND_CLASS: Final = bytes(INDEX[astral_class((byte & 0x3F) << 12)] for byte in range(256))
 
 
-def _count_beyond_ascii(text: str, utf8: bytes, classes: list[int]) -> None:
+def without_ascii(text: str, utf8: bytes) -> tuple[str, bytes]:
+    """Return text and UTF-8 form without their ASCII where that is most of it, else unchanged."""
+    if 4 * len(utf8) >= 5 * len(text):
+        return text, utf8
+    utf8 = utf8.translate(None, _ASCII)
+    return utf8.decode("utf-8", "surrogatepass"), utf8
+
+
+def beyond_ascii(text: str, utf8: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (class number, characters) for the characters of a text that are not ASCII; a class may come twice."""
+    text, utf8 = without_ascii(text, utf8)
     utf16 = text.encode("utf-16-le", "surrogatepass")
-    size = len(utf16) // 2
     high = int.from_bytes(utf16[1::2].translate(_HIGH), "little")
-    low = int.from_bytes(utf16[::2].translate(_LOW), "little")
-    ascii_blocks = b"\0\1"  # behaviour 0 is page 0, its first two blocks are ASCII
-    blocks = (high | low).to_bytes(size, "little").translate(_BLOCK_CLASS, ascii_blocks)
-    for number, count in histogram(blocks):
-        classes[number] += count
-    halves = classes[INDEX["surrogate"]]
-    if halves:
-        # Beyond the basic plane UTF-16 has two surrogates a character; a surrogate alone is kept as what it is.
-        far = len(utf8) - len(utf8.translate(None, bytes(range(0xF0, 0xF8))))
-        emoji, math = utf8.count(b"\xf0\x9f"), utf8.count(b"\xf0\x9d")
-        han = utf8.count(b"\xf0") - sum(utf8.count(bytes((0xF0, second))) for second in range(0x90, 0xA0))
-        classes[INDEX["surrogate"]] = halves - 2 * far
-        classes[INDEX[EMOJI]] += emoji
-        classes[INDEX[MATH]] += math
-        classes[INDEX[HAN_FAR]] += han
-        classes[INDEX[FAR]] += far - emoji - math - han
+    low = int.from_bytes(utf16[::2].translate(CELL_OF_LOW), "little")
+    cells = (high | low).to_bytes(len(utf16) // 2, "little").translate(_CELL_CLASS, _ASCII_CELLS)
+    yield from histogram(cells)
+    if len(utf16) != 2 * len(text):
+        yield from _beyond_basic_plane(utf8)
 
 
-def count_classes(text: str) -> Counts:
-    """Return the class counts of a text, in time linear in its length; lone surrogates count as three bytes."""
-    classes, pairs = [0] * len(CLASSES), [0] * PAIRS
-    before = bytes((START << 4,))
+def _beyond_basic_plane(utf8: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (class number, characters) beyond the basic plane.
+
+    UTF-16 writes each of them as two surrogates, which the cell table has counted as other characters; these are taken
+    off again, so that only surrogates that stand alone remain.
+    """
+    utf8 = utf8.translate(None, _ASCII)
+    far = len(utf8) - len(utf8.translate(None, _FOUR_BYTES))
+    # The byte after 0xF0 tells the class of all that is in use; it is what remains under a mask moved on by one.
+    mask = int.from_bytes(utf8.translate(_MASK_F0), "little") << 8
+    seconds = (int.from_bytes(utf8, "little") & mask).to_bytes(len(utf8), "little").translate(None, b"\0")
+    yield INDEX[OTHER], -2 * far
+    yield INDEX[FAR], far - len(seconds)
+    yield from histogram(seconds.translate(_SECOND_CLASS))
+
+
+def pair_codes(leads: bytes, before: int) -> tuple[bytes, int]:
+    """Return the pair code of each character, given its UTF-8 lead bytes and the lead code of what came before.
+
+    Also returns the last lead code, for the next block. Long integers serve as vectors of bytes.
+    """
+    codes = leads.translate(LEAD_CODES)
+    vector = int.from_bytes(codes, "little")
+    shifted = (vector & _BEFORE_BITS) << 8 | before & 0xE0
+    pairs = ((vector & _KIND_BITS) | shifted).to_bytes(len(leads) + 1, "little")
+    return pairs[:-1], codes[-1]
+
+
+def pieces(text: str) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield a text block by block: the block, its UTF-8 form, the first bytes of its characters."""
     for at in range(0, len(text), BLOCK):
         piece = text[at : at + BLOCK]
         utf8 = piece.encode("utf-8", "surrogatepass")
-        leads = utf8
-        if not piece.isascii():
-            leads = utf8.translate(None, _CONTINUATION)
-            beyond = [0] * len(CLASSES)
-            _count_beyond_ascii(piece, utf8, beyond)
-            classes = list(map(int.__add__, classes, beyond))
-        shifted = before + leads.translate(_BEFORE)
-        both = int.from_bytes(shifted[:-1], "little") | int.from_bytes(leads.translate(_LEADS), "little")
-        for pair, count in histogram(both.to_bytes(len(leads), "little")):
+        yield piece, utf8, utf8 if len(utf8) == len(piece) else utf8.translate(None, CONTINUATION)
+
+
+def count_classes(text: str) -> Counts:
+    """Return the class counts of a text, in time linear in its length; a lone surrogate counts as three bytes."""
+    classes, pairs = [0] * len(CLASSES), [0] * PAIRS
+    before = AT_START
+    for piece, utf8, leads in pieces(text):
+        codes, before = pair_codes(leads, before)
+        for pair, count in histogram(codes):
             pairs[pair] += count
-        before = shifted[-1:]
+        if len(utf8) != len(piece):
+            for number, count in beyond_ascii(piece, utf8):
+                classes[number] += count
     for kind in range(len(ASCII_CLASSES)):
-        classes[kind] = sum(pairs[kind::16])
+        classes[kind] = sum(pairs[kind::32])
     return Counts(tuple(classes), tuple(pairs))

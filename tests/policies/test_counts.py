@@ -11,21 +11,33 @@ from hypothesis import strategies as st
 
 from policies.tokens import CLASSES, Counts, class_of, count_classes
 from policies.tokens.classes import BYTES
-from policies.tokens.counts import BLOCK, KINDS
+from policies.tokens.counts import BEFORE, BLOCK, KINDS
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=80)
 
 
+def kind(character: str) -> str:
+    name = class_of(character)
+    length = BYTES[CLASSES.index(name)]
+    if length == 2 and ord(character) < 0x300:
+        return "latin"
+    return (name, "two-byte", "three-byte", "four-byte")[length - 1]
+
+
+def before(character: str) -> str:
+    if not character.isascii():
+        return "two" if ord(character) < 0x800 else "more"
+    if character.islower():
+        return "vowel" if character in "aeiou" else "common" if character in "tnrshldcm" else "rare"
+    return "capital" if character.isalnum() else "blank" if character in " \n\r\t" else "sign"
+
+
 def plain(text: str) -> Counts:
-    kinds = ["start"]
-    for character in text:
-        name = class_of(character)
-        length = BYTES[CLASSES.index(name)]
-        kinds.append(name if length == 1 else ("two", "three", "four")[length - 2])
-    classes, pairs = Counter(map(class_of, text)), Counter(itertools.pairwise(kinds))
-    table = [0] * (16 * len(KINDS))
-    for (before, kind), number in pairs.items():
-        table[16 * KINDS.index(before) + KINDS.index(kind)] = number
+    classes = Counter(map(class_of, text))
+    pairs = Counter((before(one), kind(other)) for one, other in itertools.pairwise("\n" + text))
+    table = [0] * 256
+    for (one, other), number in pairs.items():
+        table[32 * BEFORE.index(one) + KINDS.index(other)] = number
     return Counts(tuple(classes[name] for name in CLASSES), tuple(table))
 
 
@@ -40,7 +52,7 @@ def test_counts_are_the_plain_rule(text: str) -> None:
 
 @pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 7])
 def test_a_block_boundary_changes_nothing(size: int) -> None:
-    text = ("Añ1 漢😀\n" * size)[:size]
+    text = ("Añ1 漢😀\n йk" * size)[:size]
     assert count_classes(text) == plain(text)
 
 
