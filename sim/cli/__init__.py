@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sim.cli import conformance
+from sim.cli import conformance, measured
 from workloads.errors import BadInput
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 
 
 app.command("conformance")(conformance.conformance)
+app.command("measured")(measured.measured)
 
 
 @app.callback(invoke_without_command=True)

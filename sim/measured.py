@@ -1,0 +1,340 @@
+"""Measured runs of a real server: replayed through the simulated one, and compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from sim.admission import Prompt
+from sim.clock import Clock, Moment
+from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
+from sim.hardware.capacity import activation_bytes
+from sim.replica import Replica, Server, Work
+from sim.steptime import StepTime
+from workloads.errors import BadInput, Fault
+
+Floats = NDArray[np.float64]
+
+STAMPS = ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
+"""A request's way through the server, seconds on one clock, in this order."""
+
+UTILISATION = 0.9
+"""Share of the memory that vLLM takes where a run does not say: its ``gpu_memory_utilization`` up to version 0.19."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """When requests passed through a server, seconds from the first one's arrival; one element a request.
+
+    Attributes
+    ----------
+    prompt_tokens, output_tokens
+        Tokens sent and received.
+    queued_s, scheduled_s, first_token_s, last_token_s
+        When.
+    """
+
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    queued_s: Floats
+    scheduled_s: Floats
+    first_token_s: Floats
+    last_token_s: Floats
+
+    def metrics(self) -> dict[str, float]:
+        """Return makespan, throughput, TTFT, TPOT (of answers longer than a token), E2E and running requests.
+
+        TTFT and E2E count from ``queued_s``; a request runs from ``scheduled_s`` to its last token.
+        """
+        makespan = float(self.last_token_s.max() - self.queued_s.min())
+        long = self.output_tokens > 1
+        latencies = {
+            "ttft_s": self.first_token_s - self.queued_s,
+            "tpot_s": (self.last_token_s - self.first_token_s)[long] / (self.output_tokens[long] - 1),
+            "e2e_s": self.last_token_s - self.queued_s,
+        }
+        metrics = {"makespan_s": makespan, "output_tokens_per_s": float(self.output_tokens.sum()) / makespan}
+        for name, values in latencies.items():
+            if values.size:
+                metrics[f"{name}.mean"] = float(values.mean())
+                metrics[f"{name}.p50"], metrics[f"{name}.p99"] = map(float, np.quantile(values, (0.5, 0.99)))
+        metrics["running.mean"] = float((self.last_token_s - self.scheduled_s).sum()) / makespan
+        return metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A measured run: what was asked of which server, and when it answered.
+
+    Attributes
+    ----------
+    folder
+        Where it was read.
+    passage
+        The requests, in the order of their arrival.
+    model
+        What was served.
+    version
+        Of the engine.
+    tensor_parallel, max_num_seqs, max_num_batched_tokens
+        How it was started; None where the run does not say.
+    kv_tokens, block_tokens
+        The pool, where the server's own block count was recorded.
+    utilisation
+        Share of the memory it took.
+    date
+        When it ran.
+    """
+
+    folder: Path
+    passage: Passage
+    model: Model
+    version: str
+    tensor_parallel: int
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    kv_tokens: int | None
+    block_tokens: int
+    utilisation: float
+    date: str
+
+
+def read_passage(path: Path) -> Passage:
+    """Read a request log: JSON lines with ``input_toks``, ``output_toks`` and the time stamps `STAMPS`.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be read or is empty, a value is missing or no number, or time runs backwards: all faults with
+        their lines.
+    """
+    faults: list[Fault] = []
+    rows: list[list[float]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from None
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            row = _row(text, path, number, faults)
+            if row is not None:
+                rows.append(row)
+    if not rows and not faults:
+        faults.append(Fault("has no requests", path))
+    if faults:
+        raise BadInput(*faults)
+    table = np.array(rows)
+    table = table[np.argsort(table[:, 2], kind="stable")]
+    tokens, stamps = table[:, :2].astype(np.int64), table[:, 2:] - table[0, 2]
+    return Passage(*tokens.T, *stamps.T)
+
+
+def _row(text: str, path: Path, number: int, faults: list[Fault]) -> list[float] | None:
+    try:
+        record = json.loads(text)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        faults.append(Fault("is no JSON object", path, number))
+        return None
+    before = len(faults)
+    for key in ("input_toks", "output_toks"):
+        value = record.get(key)
+        if not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            faults.append(Fault(_said(value, "a whole number >= 1"), path, number, key))
+    for key in STAMPS:
+        value = record.get(key)
+        if not (isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)):
+            faults.append(Fault(_said(value, "seconds"), path, number, key))
+    if len(faults) > before:
+        return None
+    for earlier, later in pairwise(STAMPS):
+        if record[later] < record[earlier]:
+            message = f"is {record[earlier] - record[later]:.6g} s before {earlier}: time runs backwards"
+            faults.append(Fault(message, path, number, later))
+            return None
+    return [float(record[key]) for key in ("input_toks", "output_toks", *STAMPS)]
+
+
+def _said(value: object, allowed: str) -> str:
+    return f"is missing: {allowed}" if value is None else f"is {value!r}: {allowed}"
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read a measured run: ``requests.jsonl`` and ``meta.json`` with the engine's arguments (``engine_kwargs``).
+
+    Raises
+    ------
+    BadInput
+        A file is missing or cannot be used: all faults of both.
+    """
+    folder = Path(folder)
+    faults: list[Fault] = []
+    path = folder / "meta.json"
+    meta: dict[str, Any] = {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        meta = found if isinstance(found, dict) else {}
+        if not meta:
+            faults.append(Fault("is no JSON object with the run's engine_kwargs", path))
+    except OSError as error:
+        faults.append(Fault(f"cannot be read: {error.strerror}", path))
+    except ValueError as error:
+        faults.append(Fault(f"is no JSON: {error}", path))
+    passage = None
+    try:
+        passage = read_passage(folder / "requests.jsonl")
+    except BadInput as error:
+        faults += error.faults
+    arguments = meta.get("engine_kwargs") or {}
+    name = arguments.get("model") or meta.get("model")
+    model = None
+    if meta and not isinstance(name, str):
+        faults.append(Fault("is missing: the model that was served", path, None, "engine_kwargs.model"))
+    elif meta:
+        try:
+            model = find_model(str(name), file=path, key="engine_kwargs.model")
+        except BadInput as error:
+            faults += error.faults
+
+    def whole(table: Mapping[str, Any], key: str, place: str) -> int | None:
+        value = table.get(key)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            return value
+        faults.append(Fault(f"is {value!r}: a whole number >= 1", path, None, f"{place}.{key}"))
+        return None
+
+    cache = meta.get("kv_cache") or {}
+    tensor_parallel = whole(arguments, "tensor_parallel_size", "engine_kwargs") or 1
+    seqs = whole(arguments, "max_num_seqs", "engine_kwargs")
+    budget = whole(arguments, "max_num_batched_tokens", "engine_kwargs")
+    block = whole(cache, "block_size", "kv_cache") or 16
+    blocks = whole(cache, "num_gpu_blocks", "kv_cache")
+    if faults or passage is None or model is None:
+        raise BadInput(*faults)
+    return Run(
+        folder=folder,
+        passage=passage,
+        model=model,
+        version=str(meta.get("vllm_version", "")),
+        tensor_parallel=tensor_parallel,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=budget,
+        kv_tokens=None if blocks is None else blocks * block,
+        block_tokens=block,
+        utilisation=float(arguments.get("gpu_memory_utilization") or UTILISATION),
+        date=str(meta.get("started_at", ""))[:10],
+    )
+
+
+def gpu_of(*paths: str | Path) -> Gpu | None:
+    """Return the GPU that a folder on the way to one of the paths is named after, None if there is none."""
+    for path in paths:
+        for part in reversed(Path(path).resolve().parts):
+            try:
+                return find_gpu(part)
+            except BadInput:
+                continue
+    return None
+
+
+def degree_of(profile: str | Path) -> int | None:
+    """Return the tensor parallelism that a profile's folder is named after (``tp2``), None if it is not."""
+    match = re.fullmatch(r"tp(\d+)", Path(profile).resolve().name)
+    return int(match[1]) if match else None
+
+
+def server_of(
+    run: Run,
+    step_time: StepTime,
+    gpu: Gpu | None,
+    *,
+    kv_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+) -> Server:
+    """Return the server on which a run is replayed; what is not given is the run's own.
+
+    The pool is `kv_tokens`, else the server's recorded block count, else what the GPU's memory leaves.
+
+    Raises
+    ------
+    BadInput
+        Something is said nowhere, or a request of the run does not fit into the pool.
+    """
+    path = run.folder / "meta.json"
+    seqs = max_num_seqs or run.max_num_seqs
+    budget = max_num_batched_tokens or run.max_num_batched_tokens
+    given = {"max_num_seqs": seqs, "max_num_batched_tokens": budget}
+    faults = [
+        Fault(f"is missing: say it with --{key.replace('_', '-')}", path, None, f"engine_kwargs.{key}")
+        for key, value in given.items()
+        if value is None
+    ]
+    pool = kv_tokens or run.kv_tokens
+    if pool is None and gpu is None:
+        faults.append(Fault("the size of the KV pool is unknown: give --kv-tokens, or --gpu to compute it", path))
+    elif pool is None and gpu is not None:
+        try:
+            activations = activation_bytes(run.model, run.tensor_parallel, budget or 2_048, seqs or 256)
+            share = run.utilisation
+            pool = kv_capacity_tokens(gpu, run.model, run.tensor_parallel, utilisation=share, activations=activations)
+        except BadInput as error:
+            faults += error.faults
+    window = int((run.passage.prompt_tokens + run.passage.output_tokens).max())
+    if pool is not None and pool < window:
+        faults.append(
+            Fault(f"a request of {window:,} tokens does not fit into a KV pool of {pool:,}: see --kv-tokens", path)
+        )
+    if seqs is not None and budget is not None and budget < seqs:
+        faults.append(Fault(f"max_num_batched_tokens = {budget} must be at least max_num_seqs = {seqs}", path))
+    if faults or pool is None or seqs is None or budget is None:
+        raise BadInput(*faults)
+    return Server(
+        rule=Prompt(),
+        step_time=step_time,
+        kv_tokens=pool,
+        window=window,
+        block_tokens=run.block_tokens,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=budget,
+        chunked_prefill=True,
+    )
+
+
+def replay(passage: Passage, server: Server) -> tuple[Passage, int]:
+    """Return how the same requests, arriving as they did, pass through the simulated server; and its preemptions."""
+    clock = Clock()
+    replica = Replica(clock, server)
+    done: list[Work] = []
+    prompts, outputs = passage.prompt_tokens.tolist(), passage.output_tokens.tolist()
+
+    def arrivals() -> Generator[simpy.Event, None, None]:
+        for time, prompt, output in zip(passage.queued_s.tolist(), prompts, outputs, strict=True):
+            yield Moment(clock, time)
+            replica.submit(prompt, output, output, done.append)
+
+    clock.process(arrivals())
+    clock.run()
+    done.sort(key=lambda work: work.number)
+    stamps = [[work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s] for work in done]
+    return Passage(passage.prompt_tokens, passage.output_tokens, *np.array(stamps).T), replica.preemptions
+
+
+def compare(measured: Passage, simulated: Passage) -> dict[str, dict[str, float]]:
+    """Return each metric measured and simulated, and the relative error ``simulated / measured - 1``."""
+    ours = simulated.metrics()
+    return {
+        name: {"measured": value, "simulated": ours[name], "error": ours[name] / value - 1.0}
+        for name, value in measured.metrics().items()
+    }
