@@ -7,6 +7,7 @@ import sys
 import typer
 
 from sim.cli import conformance, measured
+from sim.cli.trace import trace_app
 from workloads.errors import BadInput
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 
 
+app.add_typer(trace_app)
 app.command("conformance")(conformance.conformance)
 app.command("measured")(measured.measured)
 
