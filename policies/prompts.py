@@ -20,3 +20,24 @@ TOO_LONG = (
     "everything built so far is kept."
 )
 """Shown to the person whose conversation no longer fits the model (document 001, "refusals now say why")."""
+
+# Context policies.
+
+CLEARED_RESULT = (
+    "[This tool result was cleared to keep the conversation within what the model can read. Run the tool again if you "
+    "need it.]"
+)
+"""Stands for a tool result that was cleared (document 001, step 1)."""
+
+DROPPED_MESSAGES = (
+    "[Earlier parts of this conversation were left out to keep it within what the model can read. The first message "
+    "above and the most recent part below are complete.]"
+)
+"""Stands for messages that were left out (document 001, steps 2 and 3)."""
+
+CONTEXT_INSTRUCTION = (
+    "When this conversation grows beyond what the model can read, the oldest tool results are cleared for you and the "
+    "newest stay whole. So do not stop in the middle of a long task to save room: go on, and read a file again if you "
+    "need something that was cleared."
+)
+"""Part of the agent's instructions: a safety net that the model does not know of is none (document 001, problem 2)."""
