@@ -1,0 +1,337 @@
+"""A study: one TOML file, its arms merged and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from sim.study import toml, tree
+from sim.study.choices import Table, without_tags
+from sim.study.server import Settled
+from sim.study.sources import sources
+from sim.study.tables import Arm, Head, Replications, RunTable
+from sim.study.tree import Node, Origin, Value
+from sim.thresholds import Threshold
+from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.source import Source
+
+BASE = "base"
+"""Name of the only arm of a study without ``[arms]``."""
+
+ARM_KEYS = tuple(Arm.model_fields)
+
+DEFAULT_HORIZON_S = 1800.0
+DEFAULT_REPLICATIONS = 10
+"""From 10 replications on a t interval on a 99th percentile covers what it promises (see :mod:`sim.stats`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How the study is simulated and judged, defaults filled in.
+
+    Attributes
+    ----------
+    kind
+        ``steady`` or ``terminating``.
+    horizon_s
+        Calls that arrive until then are measured; None for a whole trace.
+    warmup_s
+        Span that is left out, or ``auto``.
+    replications
+        A number, or the rule that decides it.
+    same_within
+        Share of the baseline's mean within which a difference counts as ``same``.
+    """
+
+    kind: Literal["steady", "terminating"]
+    horizon_s: float | None
+    warmup_s: float | Literal["auto"]
+    replications: int | Replications
+    same_within: float
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study that has been checked.
+
+    Attributes
+    ----------
+    name, seed, run, slo, thresholds
+        What holds for all arms; ``slo`` in seconds.
+    arms
+        By name, in the order of the file; the first is the baseline. At least one.
+    path
+        The file; None for a bundled study.
+    """
+
+    name: str
+    seed: int
+    run: Run
+    arms: Mapping[str, Arm]
+    slo: Mapping[str, float]
+    thresholds: Mapping[str, Threshold]
+    path: Path | None
+    _base: Arm | tuple[Fault, ...]
+
+    @property
+    def base(self) -> Arm:
+        """The study without its arms.
+
+        Raises
+        ------
+        BadInput
+            If it leaves to the arms what it needs itself.
+        """
+        if isinstance(self._base, tuple):
+            raise BadInput(*self._base)
+        return self._base
+
+    def only(self, arm: str | None = None) -> Study:
+        """Return the study with one of its arms alone, or with none of them under the name ``base``.
+
+        Raises
+        ------
+        BadInput
+            If there is no such arm, or the base is incomplete.
+        """
+        if arm is None:
+            return dataclasses.replace(self, arms={BASE: self.base})
+        if arm not in self.arms:
+            raise BadInput(
+                Fault(f"unknown arm {arm!r}, there are {', '.join(self.arms)}{did_you_mean(arm, self.arms)}")
+            )
+        return dataclasses.replace(self, arms={arm: self.arms[arm]})
+
+    def sources(self) -> dict[str, Source]:
+        """Return where each arm's calls come from: a trace is resampled if there is to be more than one replication.
+
+        Raises
+        ------
+        BadInput
+            Bad rows of a trace, and prompts beyond the window of an arm's server.
+        """
+        return sources(self.arms, resample=self.run.replications != 1)
+
+    def resolved(self) -> str:
+        """Return the study as TOML with every default filled in: loading it gives the same arms."""
+        arms = {name: settled_table(arm) for name, arm in self.arms.items()}
+        run = {
+            "kind": self.run.kind,
+            "horizon": self.run.horizon_s,
+            "warmup": self.run.warmup_s,
+            "replications": plain(self.run.replications),
+            "same_within": self.run.same_within,
+        }
+        top = {} if isinstance(self._base, tuple) else settled_table(self._base)
+        if list(self.arms) == [BASE]:
+            top, arms = arms[BASE], {}
+        document = {"schema": 1, "name": self.name, "seed": self.seed, "run": run, **top, "arms": arms}
+        thresholds = {name: str(threshold) for name, threshold in self.thresholds.items()}
+        return toml.dumps({**document, "slo": dict(self.slo), "thresholds": thresholds})
+
+
+def settled_table(arm: Arm) -> dict[str, Any]:
+    """Return an arm as tables of plain values, with the server's defaults filled in."""
+    table: dict[str, Any] = plain(arm)
+    server, settled = table["server"], arm.server.settle()
+    for key in server:
+        if server[key] is None and key in Settled.__slots__ and key not in ("model", "gpu"):
+            server[key] = getattr(settled, key)
+    server["step_time"] = plain(arm.server.step_table())
+    for key in ("format", "time_scale") if arm.workload.path is None else ("streams",):
+        del table["workload"][key]
+    return table
+
+
+def plain(value: Value) -> Value:
+    """Return tables as dicts and tuples as lists, down to plain values."""
+    if hasattr(type(value), "model_fields"):
+        return {key: plain(getattr(value, key)) for key in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, tuple | list) else value
+
+
+def templates() -> dict[str, str]:
+    """Return the bundled studies: name to TOML text."""
+    folder = resources.files("sim") / "templates"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+
+
+def load_study(
+    name_or_path: str,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    replications: int | None = None,
+) -> Study:
+    """Read and check a study.
+
+    Parameters
+    ----------
+    name_or_path
+        A TOML file, or the name of a bundled study.
+    overrides
+        ``KEY=VALUE`` each; the value is TOML, else text. They change the base; ``arms.NAME.key`` reaches an arm.
+    seed, replications
+        Replace the study's.
+
+    Raises
+    ------
+    BadInput
+        All faults of the file and the overrides at once.
+    """
+    path, document = _read(name_or_path)
+    patch = tree.read_overrides(overrides)
+    options = {"seed": ("seed", seed), "replications": ("run", replications)}
+    for option, (key, value) in options.items():
+        if value is not None:
+            origin = Origin(None, None, f"--{option}")
+            node = Node(value, origin)
+            given = Node({key: node if key == option else Node({option: node}, origin)}, origin)
+            patch = tree.merge(patch, given, ())
+    _check_arm_names(document, patch)
+    return _Reader(tree.merge(document, patch, tree.OVERRIDE_TAGS)).study(path, Path(name_or_path).stem)
+
+
+def _read(name_or_path: str) -> tuple[Path | None, Node]:
+    path = Path(name_or_path)
+    if path.is_file():
+        return path, tree.read(path, path)
+    bundled = templates()
+    if name_or_path in bundled:
+        return None, tree.parse(bundled[name_or_path], Path(f"{name_or_path}.toml"), Path())
+    allowed = f"no such file, and no bundled study of this name: {', '.join(bundled)}"
+    raise BadInput(Fault(f"{allowed}{did_you_mean(name_or_path, bundled)}", path))
+
+
+def _check_arm_names(document: Node, patch: Node) -> None:
+    """Refuse overrides that reach for arms that are not there."""
+    known, wanted = (document.get("arms"), patch.get("arms"))
+    if wanted is None:
+        return
+    names = list(known.value) if known is not None and isinstance(known.value, dict) else []
+    if not isinstance(wanted.value, dict):
+        raise BadInput(wanted.origin.fault("arms are changed one by one, with --set arms.NAME.KEY=VALUE"))
+    listed = f"there are {', '.join(names)}" if names else "the study has none"
+    faults = [
+        node.origin.fault(f"unknown arm {name!r}, {listed}{did_you_mean(name, names)}")
+        for name, node in wanted.value.items()
+        if name not in names
+    ]
+    if faults:
+        raise BadInput(*faults)
+
+
+T = TypeVar("T", bound=Table)
+
+
+class _Found(NamedTuple):
+    fault: Fault
+    missing: bool
+
+
+class _Reader:
+    """Checks a merged tree against the tables and gathers what is wrong with it."""
+
+    def __init__(self, document: Node) -> None:
+        flat = {
+            key: tree.flatten(node) if key in ("slo", "thresholds") else node for key, node in document.value.items()
+        }
+        self._document = Node(flat, document.origin)
+        self._faults: list[Fault] = []
+
+    def study(self, path: Path | None, stem: str) -> Study:
+        head = self._head()
+        base, base_found = self._arm(self._base())
+        arms = self._arms()
+        if not arms:
+            self._faults += [found.fault for found in base_found]
+            arms = {BASE: base}
+        else:
+            # an arm may bring what the base lacks, but whatever the base says must be right
+            self._faults += [found.fault for found in base_found if not found.missing]
+        if self._faults or head is None:
+            faults = dict.fromkeys(self._faults)
+            raise BadInput(*sorted(faults, key=lambda fault: (str(fault.file or ""), fault.line or 0)))
+        good = {name: arm for name, arm in arms.items() if arm is not None}
+        return Study(
+            name=head.name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-") or "study",
+            seed=head.seed,
+            run=settled_run(head.run, next(iter(good.values()))),
+            arms=good,
+            slo=head.slo,
+            thresholds=head.thresholds,
+            path=path,
+            _base=tuple(found.fault for found in base_found) if base is None else base,
+        )
+
+    def _head(self) -> Head | None:
+        table = self._document.plain()
+        head, found = _checked(Head, table, self._document)
+        self._faults += [f.fault for f in found]
+        return head
+
+    def _base(self) -> Node:
+        base = {key: node for key, node in self._document.value.items() if key in ARM_KEYS}
+        return Node(base, self._document.origin)
+
+    def _arm(self, node: Node) -> tuple[Arm | None, list[_Found]]:
+        return _checked(Arm, node.plain(), node)
+
+    def _arms(self) -> dict[str, Arm | None]:
+        arms: dict[str, Arm | None] = {}
+        tables = self._document.get("arms")
+        if tables is None or not isinstance(tables.value, dict):
+            return arms
+        for name, node in tables.value.items():
+            arms[name] = None
+            if not isinstance(node.value, dict):
+                self._faults.append(
+                    node.origin.fault(f"must be a table of {', '.join(ARM_KEYS)}, got {node.plain()!r}")
+                )
+                continue
+            try:
+                arms[name], found = self._arm(tree.merge(self._base(), node, tree.ARM_TAGS))
+            except BadInput as error:
+                self._faults += error.faults
+            else:
+                # what is missing from the arm is missing at its own table, not at the file's top
+                self._faults += [
+                    dataclasses.replace(f.fault, line=node.origin.line, key=f"{node.origin.key}.{f.fault.key}")
+                    if f.missing and f.fault.line is None
+                    else f.fault
+                    for f in found
+                ]
+        return arms
+
+
+def _checked(table: type[T], given: Value, node: Node) -> tuple[T | None, list[_Found]]:
+    try:
+        return table.model_validate(given), []
+    except ValidationError as error:
+        found: list[_Found] = []
+        for e in error.errors(include_url=False):
+            nearest, rest = node.nearest(without_tags(e["loc"]))
+            found.append(_Found(nearest.origin.fault(e["msg"], *rest), e["type"] == "missing"))
+        return None, found
+
+
+def settled_run(run: RunTable, arm: Arm) -> Run:
+    """Return how the study is run: a trace is by default replayed once, streams for a long run in replications."""
+    recorded = arm.workload.path is not None
+    kind = run.kind or ("terminating" if recorded else "steady")
+    return Run(
+        kind=kind,
+        horizon_s=None if recorded and run.horizon is None else run.horizon or DEFAULT_HORIZON_S,
+        warmup_s=run.warmup if run.warmup is not None else "auto" if kind == "steady" else 0.0,
+        replications=run.replications or (1 if recorded else DEFAULT_REPLICATIONS),
+        same_within=run.same_within,
+    )

@@ -1,0 +1,277 @@
+"""The tables of a study: which keys they have, what may stand there, and what the values become.
+
+The docstrings of the fields are the reference: ``docs/study.md`` and the JSON Schema are made from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StrictStr,
+    Tag,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+
+from policies.output import POLICIES
+from sim import metrics
+from sim.quantities import DURATIONS, Duration, Number, Positive, Size, parse
+from sim.study.choices import (
+    Choice,
+    Table,
+    again,
+    built,
+    choice_of,
+    complaint,
+    complaints,
+    is_one_of,
+    listing,
+    one_of,
+    refusals,
+)
+from sim.study.server import ServerTable
+from sim.thresholds import Threshold
+from workloads.arrivals import ARRIVALS
+from workloads.errors import BadInput, did_you_mean
+from workloads.lengths import LENGTHS
+from workloads.scripts import ScriptMix
+from workloads.source import Mixture, Stream
+
+if TYPE_CHECKING:
+    OutputPolicyTable = Choice
+    ArrivalsTable = Choice
+    LengthTable = Choice
+else:
+    OutputPolicyTable = choice_of("output policy", "name", POLICIES)
+    ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
+    LengthTable = choice_of("length law", "kind", LENGTHS)
+
+
+class Replications(Table):
+    """How many replications: until a metric is precise enough."""
+
+    min: Annotated[Size, Field(ge=2)] = 10
+    """Replications that are run in any case."""
+    max: Annotated[Size, Field(ge=2)] = 100
+    """Replications after which the run ends, precise or not."""
+    precision: Annotated[Number, Field(gt=0, lt=1)] = 0.05
+    """Half-width of the 95 % interval over the mean that every arm must reach, and keep over 5 replications."""
+    metric: Annotated[StrictStr, one_of("metric", metrics.METRICS)] = "call.e2e_s.p99"
+    """The metric whose interval counts."""
+
+    def _check(self) -> None:
+        if self.max < self.min:
+            raise complaints(complaint(f"must be at least min ({self.min}), got {self.max}", "max"))
+
+
+def _auto_or_seconds(value: object) -> object:
+    return value if value == "auto" else float(parse(value, DURATIONS))
+
+
+NumberOrRule = Annotated[
+    Annotated[Positive, Tag("<number>")] | Annotated[Replications, Tag("<table>")],
+    Discriminator(lambda value: "<table>" if isinstance(value, dict | Replications) else "<number>"),
+]
+
+
+class RunTable(Table):
+    """How the study is simulated and judged."""
+
+    kind: Literal["steady", "terminating"] | None = None
+    """``steady`` asks for the long run and drops a warm-up; ``terminating`` asks for just this span, from an
+    empty server. When left out: ``steady`` for drawn streams, ``terminating`` for a trace."""
+    horizon: Annotated[Duration, Field(gt=0)] | None = None
+    """Calls that arrive until then are measured; arrivals go on until the last of them has ended.
+    When left out: 30 minutes, or the whole trace."""
+    warmup: Annotated[Literal["auto"] | Annotated[float, Field(ge=0)], BeforeValidator(_auto_or_seconds)] | None = None
+    """Span at the start that is not measured, or ``auto``: MSER-5 on the baseline, applied to all arms.
+    When left out: ``auto`` for a steady study, else 0."""
+    replications: NumberOrRule | None = None
+    """How often, with new random numbers that are the same for every arm.
+    When left out: 10, or the trace once as recorded; a trace with more is resampled."""
+    same_within: Annotated[Number, Field(ge=0, lt=1)] = 0.01
+    """Share of the baseline's mean within which a difference counts as ``same``."""
+
+
+class PolicyTable(Table):
+    """What the client does."""
+
+    output: OutputPolicyTable
+    """Decides max_tokens, and what follows a truncated response (``slotsim list policies``)."""
+
+
+def _is_mix(shares: dict[str, float]) -> dict[str, float]:
+    try:
+        ScriptMix(shares)
+    except BadInput as error:
+        raise complaints(*refusals(error, shares)) from None
+    return shares
+
+
+class StreamTable(Table):
+    """One kind of calls, drawn."""
+
+    name: Annotated[StrictStr, Field(min_length=1)]
+    """Unique in the study; it also names the stream's random numbers."""
+    arrivals: ArrivalsTable
+    """When calls arrive."""
+    prompt: LengthTable
+    """Tokens of the prompt."""
+    output: LengthTable
+    """Tokens the model would write if nothing stopped it."""
+    scripts: Annotated[dict[str, Number], AfterValidator(_is_mix)] = Field(default={"latin": 1.0})
+    """Shares of the calls by script."""
+    kind: StrictStr = ""
+    """Kind of call; the stream's name when empty."""
+    correlation: Annotated[Number, Field(ge=-1, le=1)] = 0.0
+    """Correlation of the normal scores of prompt and output (a Gaussian copula)."""
+
+    def _check(self) -> None:
+        try:
+            self.build()
+        except BadInput as error:
+            raise complaints(*refusals(error, type(self).model_fields)) from None
+
+    def build(self) -> Stream:
+        """Return the stream."""
+        return Stream(**{name: built(getattr(self, name)) for name in type(self).model_fields})
+
+
+def _is_list(streams: object) -> object:
+    if isinstance(streams, dict):
+        raise ValueError("there are no streams to change here: the base has none, or replays a trace")
+    return streams
+
+
+def _is_format(name: str) -> str:
+    if name == "auto":
+        return name
+    from workloads.readers import NAMES  # brings pyarrow: only a recorded workload has to pay for it
+
+    return is_one_of("format", NAMES, name)
+
+
+class WorkloadTable(Table):
+    """What users do: streams that are drawn, or a recorded trace. A path replaces the streams."""
+
+    streams: Annotated[tuple[StreamTable, ...], BeforeValidator(_is_list)] = ()
+    """Calls that are drawn."""
+    path: StrictStr | None = None
+    """A recorded trace; in a file relative to it, on the command line to the working directory."""
+    format: Annotated[StrictStr, AfterValidator(_is_format)] = "auto"
+    """How the trace is written; ``auto`` recognises it."""
+    time_scale: Annotated[Number, Field(gt=0)] = 1.0
+    """Factor on the trace's arrival times: 0.5 doubles the rate."""
+
+    def _check(self) -> None:
+        names = [stream.name for stream in self.streams]
+        if not self.path and not names:
+            way = "set it with --set workload.path=FILE, or give [[workload.streams]]"
+            raise complaints(complaint(f"missing: the trace to replay; {way}", "path", kind="missing"))
+        if self.path and not Path(self.path).is_file():
+            raise complaints(complaint(f"no such file: {self.path}", "path"))
+        if not self.path:
+            twice = [i for i, name in enumerate(names) if name in names[:i]]
+            if twice:
+                raise complaints(
+                    *(complaint(f"{names[i]!r} is taken by another stream", "streams", i, "name") for i in twice)
+                )
+
+    def mixture(self) -> Mixture:
+        """Return the source of the calls that are drawn."""
+        return Mixture([stream.build() for stream in self.streams])
+
+
+class Arm(Table):
+    """One alternative: a server, a client and its users."""
+
+    server: ServerTable
+    """The model server."""
+    policy: PolicyTable
+    """What the client does."""
+    workload: WorkloadTable
+    """What users do."""
+
+    @property
+    def policy_output(self) -> Choice:
+        """The table of the output policy; its ``build()`` is the policy."""
+        return self.policy.output
+
+
+def _known(what: str, allowed: Collection[str]) -> WrapValidator:
+    """Check that the keys of a table are known, besides its values."""
+
+    def check(table: object, handler: ValidatorFunctionWrapHandler) -> object:
+        if not isinstance(table, dict):
+            raise ValueError(f"must be a table of {what}s, got {table!r}")
+        faults = [
+            complaint(f"unknown {what}, {listing(what, allowed)}{did_you_mean(name, allowed)}", name)
+            for name in table
+            if name not in allowed
+        ]
+        try:
+            values = handler({name: value for name, value in table.items() if name in allowed})
+        except ValidationError as error:
+            raise complaints(*faults, *map(again, error.errors(include_url=False))) from None
+        if faults:
+            raise complaints(*faults)
+        return values
+
+    return WrapValidator(check)
+
+
+def _threshold(text: object) -> Threshold:
+    if not isinstance(text, str):
+        raise ValueError(f'must be a text such as "<= 60", got {text!r}')
+    return Threshold.parse(text)
+
+
+def _is_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError(f"must be letters, digits, dots, dashes and underscores, as it names files; got {text!r}")
+    return text
+
+
+Name = Annotated[StrictStr, AfterValidator(_is_name)]
+Bound = Annotated[Threshold, PlainValidator(_threshold), WithJsonSchema({"type": "string"})]
+
+
+class Head(Table):
+    """The keys of a study that hold for all of its arms."""
+
+    format: Annotated[Literal[1], Field(alias="schema")] = 1
+    """Version of the study file."""
+    name: Name = ""
+    """Name of the study and of its result folder; the file's name when left out."""
+    seed: Annotated[Size, Field(ge=0)] = 0
+    """Root of all random numbers."""
+    run: RunTable = RunTable()
+    """How the study is simulated and judged."""
+    server: Any = None
+    """The model server; see ``[server]``."""
+    policy: Any = None
+    """What the client does; see ``[policy.output]``."""
+    workload: Any = None
+    """What users do; see ``[workload]``."""
+    arms: dict[Name, Any] = Field(default={})
+    """The alternatives, in order; the first is the baseline.
+    Each is the base with its own ``server``, ``policy`` and ``workload`` over it."""
+    slo: Annotated[dict[str, Annotated[Duration, Field(gt=0)]], _known("duration", metrics.DURATIONS)] = Field(
+        default={}
+    )
+    """Bounds that a call must meet to count in ``slo.attainment`` and ``slo.goodput_per_s``: on durations, of each of
+    its requests or of the call."""
+    thresholds: Annotated[dict[str, Bound], _known("metric", metrics.METRICS)] = Field(default={})
+    """Bounds on metrics that every arm must meet, on the interval's end.
+    Exit code 3 if one fails, 4 if one is undecided."""
