@@ -297,7 +297,7 @@ class Machine:
                 if send is None or not self._raises(send):
                     continue
                 return self._climb(Event.RAISE, index, send, prompt)
-            if response.tool_calls and not rules.continue_calls:
+            if response.empty or (response.tool_calls and not rules.continue_calls):
                 break
             grown = response.continued_tokens
             if grown is None:

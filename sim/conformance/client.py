@@ -12,6 +12,7 @@ from itertools import chain, groupby
 from math import ceil
 
 from policies import limits
+from policies.errors import error_kind
 from policies.output import (
     Call,
     Decision,
@@ -288,7 +289,11 @@ class Replay:
 
     def _answer(self, step: Step, limit: object) -> tuple[Response, Message, list[_Pending]]:
         if step.http_status is not None:
-            return Response(FinishReason.ERROR, error=_error(step)), Message("assistant"), []
+            return (
+                Response(FinishReason.ERROR, error=error_kind(step.http_status, step.message)),
+                Message("assistant"),
+                [],
+            )
         if step.cut or step.finish is None:
             return Response(FinishReason.ERROR, error=ErrorKind.CUT), Message("assistant", step.chars), []
         calls = [self._pending(call.name, call.arguments) for call in step.calls]
@@ -376,12 +381,3 @@ def _cautious(chars: int) -> int:
 
 def _merged(parts: list[Message]) -> Message:
     return Message("assistant", sum(part.chars for part in parts), tuple(id for part in parts for id in part.calls))
-
-
-def _error(step: Step) -> ErrorKind:
-    status = step.http_status or 0
-    if status == 429:
-        return ErrorKind.RATE_LIMITED
-    if status >= 500:
-        return ErrorKind.SERVER
-    return ErrorKind.TOO_LONG if "context length" in step.message else ErrorKind.INVALID

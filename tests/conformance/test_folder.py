@@ -15,17 +15,15 @@ def request(max_tokens, messages: int, kind: str = "main") -> dict:
     return {"kind": kind, "max_tokens": max_tokens, "messages_count": messages}
 
 
-def case(
-    version: str = "0.15.10", *, steps=None, requests=None, model="my-model", env=None, turns=1, **generation
-) -> dict:
+def case(version: str = "0.15.10", *, steps=None, requests=None, turns=1, **generation) -> dict:
     return {
         "scenario": "made_here",
         "version": version,
         "config": {
-            "model": model,
+            "model": "my-model",
             "auth_type": "openai",
             "settings_overrides": {"model": {"generationConfig": generation}} if generation else {},
-            "env": env or {},
+            "env": {},
             "user_turns": turns,
         },
         "server": {
@@ -129,6 +127,10 @@ def test_a_null_limit_goes_out_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_ceiling_follows(tmp_path: Path) -> None:
-    """A first request squeezed to the floor keeps its recoveries there, whatever room the server's count then shows."""
-    expected = [request(4_000, 2), request(4_000, 4), request(4_000, 6), request(4_000, 8)]
-    assert replayed(tmp_path, version="0.24.4", steps=[CUT] * 4, requests=expected, contextWindowSize=32_768) == ""
+    """A recovery squeezed by the window keeps the next ones there, whatever room the server's count then shows.
+
+    The estimate of the first recovery is 1,200 + 64,000 + ceil(1.5 ceil(833 / 4)) = 65,514 of a room of 90,000 tokens.
+    """
+    limits = [(32_000, 2), (64_000, 2), (24_486, 4), (24_486, 6), (24_486, 8)]
+    expected = [request(*each) for each in limits]
+    assert replayed(tmp_path, version="0.24.4", steps=[CUT] * 5, requests=expected, contextWindowSize=100_000) == ""
