@@ -146,6 +146,7 @@ _PLAIN = {
     "truncated": np.bool_,
     "cached_tokens": np.int64,
     "reasoning_tokens": np.int64,
+    "session_s": np.float64,
     "think_s": np.float64,
     "service_s": np.float64,
 }
@@ -179,6 +180,8 @@ class Trace:
         int64[n]: prompt tokens that the recorded server read from its cache.
     reasoning_tokens
         int64[n]: output tokens spent on hidden reasoning (part of ``output_tokens``).
+    session_s
+        float64[n]: seconds since the session's first call.
     think_s
         float64[n]: seconds between the previous answer in the session and this call; NaN where unknown.
     service_s
@@ -200,6 +203,7 @@ class Trace:
     truncated: Bools | None = None
     cached_tokens: Ints | None = None
     reasoning_tokens: Ints | None = None
+    session_s: Floats | None = None
     think_s: Floats | None = None
     service_s: Floats | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,14 @@ class Build:
             self.notes.append(f"{moved:,} rows brought into order of arrival")
         return self._close({"arrival_s": arrival_s, **columns}, order if moved else None)
 
-    def lengths(self, n: int, weights: NDArray[np.float64] | None = None, **columns: Column) -> Recording:
-        """Return the recording of a source without arrival times."""
-        zeros = np.zeros(n)
-        return self._close({"arrival_s": zeros, **columns}, None, has_times=False, weights=weights)
+    def untimed(self, why: str, **columns: Column) -> Recording:
+        """Return the recording of a source whose rows have no common clock, in the order given."""
+        return replace(self._close(columns, None), untimed=why)
 
     def _close(
         self,
         columns: dict[str, Column],
         rows: NDArray[np.int64] | None,
-        has_times: bool = True,
-        weights: NDArray[np.float64] | None = None,
     ) -> Recording:
         self.notes.extend(self.log.close())
         picked: dict[str, Any] = {name: values for name, values in columns.items() if values is not None}
@@ -79,4 +77,4 @@ class Build:
             raise self.log.fatal("holds no calls")
         if arrival[0]:
             picked["arrival_s"] = arrival - arrival[0]
-        return Recording(self.path, self.format, Trace(**picked), has_times, tuple(self.notes), weights)
+        return Recording(self.path, self.format, Trace(**picked), notes=tuple(self.notes))

@@ -55,6 +55,7 @@ COLUMNS = (
     Column("truncated", FLAG, required=False),
     Column("cached_tokens", TOKENS, required=False),
     Column("reasoning_tokens", TOKENS, required=False),
+    Column("session_s", MAYBE_SECONDS, required=False),
     Column("think_s", MAYBE_SECONDS, required=False),
     Column("service_s", MAYBE_SECONDS, required=False),
 )
@@ -108,6 +109,7 @@ _ARROW: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "truncated": (pa.types.is_boolean, "a boolean"),
     "cached_tokens": (pa.types.is_integer, "an integer"),
     "reasoning_tokens": (pa.types.is_integer, "an integer"),
+    "session_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "think_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "service_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "kind": (lambda kind: pa.types.is_dictionary(kind) or pa.types.is_string(kind), "text"),
@@ -118,6 +120,7 @@ _ARROW: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
         "a list of integers",
     ),
 }
+_MAYBE = ("session_s", "think_s", "service_s")  # NaN is an empty cell
 _REQUIRED = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
@@ -158,7 +161,7 @@ def _columns(file: parquet.ParquetFile, build: Build) -> dict[str, Any]:
         if name not in _ARROW:
             continue
         column = file.read([name]).column(name)
-        if column.null_count and name not in ("think_s", "service_s"):
+        if column.null_count and name not in _MAYBE:
             first = compute.index(compute.is_null(column), True).as_py() + 1
             build.log.add(first, name, f"has {column.null_count:,} empty cells, the first in this row", "empty cells")
         elif name in ("kind", "script"):
@@ -261,6 +264,6 @@ def _write_csv(trace: Trace, path: Path) -> None:
     for name, values_ in flat.items():
         if pa.types.is_dictionary(values_.type):
             flat[name] = values_.cast(pa.string())
-        elif name in ("think_s", "service_s"):
+        elif name in _MAYBE:
             flat[name] = compute.if_else(compute.is_nan(values_), pa.scalar(None, pa.float64()), values_)
     csv.write_csv(pa.table(flat), path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from workloads.errors import did_you_mean
 from workloads.readers import values
@@ -66,17 +66,17 @@ class Record:
             self.fault(key, str(error), "bad value")
             return default
 
-    def need(self, key: str, read: Callable[[object], T], fallback: T) -> T:
+    def need(self, key: str, read: Callable[[object], T], fallback: Any) -> T:  # noqa: ANN401 - [] is a list of all
         """Return the value under a dotted key; if it is missing or bad that is a fault and ``fallback`` is returned."""
-        value = self.find(key)
+        value, otherwise = self.find(key), cast(T, fallback)
         if value is _MISSING:
             self.fault(key, f"is missing{did_you_mean(key, self.data)}", "is missing")
-            return fallback
+            return otherwise
         try:
             return read(value)
         except values.Bad as error:
             self.fault(key, str(error), "bad value")
-            return fallback
+            return otherwise
 
     def find(self, key: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return the raw value under a key, else under its dotted path, else a marker that is no JSON value."""
@@ -113,3 +113,10 @@ def records(chunks: Iterator[Chunk], log: FaultLog) -> Iterator[Record]:
                 yield Record(data, number, log)
             else:
                 log.add(number, None, f"must be a JSON object, is {type(data).__name__}", "is no JSON object")
+
+
+def entries(value: object) -> list[Mapping[str, Any]]:
+    """Return a list of JSON objects."""
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise values.Bad("must be a list of objects")
+    return value

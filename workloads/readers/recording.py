@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.errors import BadInput, Fault
 from workloads.trace import Trace
@@ -23,20 +24,36 @@ class Recording:
         Name of the format.
     trace
         The calls.
-    has_times
-        False where the source holds lengths only: all arrivals are 0.
+    untimed
+        Why the calls have no common clock, None where they have one.
     notes
         What the user should know: skipped rows, ignored columns, sorting.
     weights
         How often each row counts where the source is a histogram; None where each is one call.
+    clusters
+        Which rows hang together (client), beside their session; None where unknown.
+    calls
+        How many calls the source was made from where rows are not calls; None where unknown or where they are.
     """
 
     path: str | Path
     format: str
     trace: Trace
-    has_times: bool = True
+    untimed: str | None = None
     notes: tuple[str, ...] = ()
-    weights: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None
+    weights: NDArray[np.float64] | None = None
+    clusters: NDArray[np.int64] | None = None
+    calls: int | None = None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the calls have a common clock."""
+        return self.untimed is None
+
+    @property
+    def requests(self) -> int | None:
+        """How many calls were recorded; None where the source does not tell."""
+        return self.calls if self.weights is not None else len(self.trace)
 
     def timed(self) -> Trace:
         """Return the trace; its times count from the first arrival.
@@ -48,11 +65,6 @@ class Recording:
         """
         if not len(self.trace):
             raise BadInput(Fault("holds no calls", self.path))
-        if not self.has_times:
-            raise BadInput(
-                Fault(
-                    f"format {self.format!r} holds lengths without arrival times: use it as an 'empirical' length law",
-                    self.path,
-                )
-            )
+        if self.untimed:
+            raise BadInput(Fault(f"cannot be replayed: {self.untimed}", self.path))
         return self.trace

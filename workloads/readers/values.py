@@ -11,6 +11,7 @@ from workloads.trace import MAX_TOKENS
 MAX_SECONDS = 1e11  # the year 5138 as a Unix time in seconds; above it the unit is milliseconds or smaller
 
 _WHOLE = re.compile(r"[+]?\d+(?:\.0*)?(?:[eE][+]?\d{1,2})?")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,12}))?\s*(Z|UTC|[+-]\d\d(?::?\d\d)?)?", re.IGNORECASE
 )
@@ -89,3 +90,20 @@ def text(value: object) -> str:
 def _short(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+def instant(value: object) -> float:
+    """Return seconds since 1970 of a moment: ISO 8601 text, or a number of seconds, milli-, micro- or nanoseconds.
+
+    The unit of a number is told by its size: seconds up to `MAX_SECONDS` (the year 5138), then the next smaller unit,
+    each of which covers years from 1973 on.
+    """
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        return timestamp(value)[0] / 1e9
+    moment = number(value)
+    if not 0 <= moment <= MAX_SECONDS * 1e9:
+        raise Bad(f"must be a moment since 1970, got {_short(value)}")
+    for _ in range(3):
+        if moment > MAX_SECONDS:
+            moment /= 1e3
+    return moment

@@ -19,7 +19,7 @@ from typing import Any
 from workloads.readers import values
 from workloads.readers.faults import FaultLog
 from workloads.readers.jsonl import Record, records
-from workloads.readers.stream import chunks, open_bytes
+from workloads.readers.stream import Chunk, chunks, open_bytes
 
 KEYS = frozenset({"id", "block_size", "requests"})
 """Keys that tell a line of this format."""
@@ -129,17 +129,20 @@ def read_sessions(path: str | Path, first: int | None = None, skip_bad: bool = F
         times that run backwards. No session is yielded after the first fault.
     """
     log = FaultLog(path, skip_bad)
-    read = 0
     with open_bytes(path) as source:
-        for record in records(chunks(source, path), log):
-            session = _session(record)
-            if session is None or (log.count and not skip_bad):
-                continue
+        for read, session in enumerate(sessions(chunks(source, path), log), 1):
             yield session
-            read += 1
             if read == first:
                 return
     log.close()
+
+
+def sessions(lines: Iterator[Chunk], log: FaultLog) -> Iterator[Session]:
+    """Yield the sessions of a text; after a fault in ``log`` none, unless bad ones may be skipped."""
+    for record in records(lines, log):
+        session = _session(record)
+        if session is not None and (log.skip_bad or not log.count):
+            yield session
 
 
 class _Part(FaultLog):
