@@ -1,0 +1,84 @@
+"""Pictures of a recording: when calls arrive, how long they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from workloads.readers import Recording
+
+COLORS = ("#3b6ea5", "#c8652f", "#5c8f4f", "#7b5aa6")
+CAPS = (8_000, 32_000)
+
+
+def plot_recording(recording: Recording, folder: Path) -> list[Path]:
+    """Draw a recording into a folder and return the files: ``lengths.png``, and ``arrivals.png`` where times are known."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [_lengths(recording, folder / "lengths.png")]
+    if recording.has_times and recording.trace.span_s > 0:
+        paths.append(_arrivals(recording, folder / "arrivals.png"))
+    return paths
+
+
+def exceedance(
+    axes: Axes, values: NDArray[np.int64], weights: NDArray[np.float64] | None, label: str, color: str
+) -> None:
+    """Draw the share of values above each value, on logarithmic axes."""
+    order = np.argsort(values, kind="stable")
+    weighing = np.ones(len(values)) if weights is None else weights[order]
+    above = 1.0 - np.cumsum(weighing) / weighing.sum()
+    last = np.flatnonzero(np.diff(values[order], append=-1))
+    x, y = values[order][last], above[last]
+    shown = (y > 1e-12) & (x > 0)
+    axes.step(x[shown], y[shown], where="post", label=label, color=color, linewidth=1.6)
+
+
+def _lengths(recording: Recording, path: Path) -> Path:
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    for name, color in (("prompt_tokens", COLORS[0]), ("output_tokens", COLORS[1])):
+        values = getattr(recording.trace, name)
+        if values.any():
+            exceedance(axes, values, recording.weights, name.partition("_")[0], color)
+    for cap in CAPS:
+        axes.axvline(cap, color="0.7", linewidth=0.8, linestyle="--")
+        axes.annotate(
+            f"{cap:,}", (cap, 1.0), xytext=(2, -2), textcoords="offset points", fontsize=8, color="0.4", va="top"
+        )
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="share of calls above")
+    axes.set_title(f"{Path(recording.path).name}: lengths", loc="left", fontsize=10)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=144)
+    return path
+
+
+def _arrivals(recording: Recording, path: Path) -> Path:
+    trace = recording.trace
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    rate, gaps = figure.subplots(2, 1)
+    bins = int(np.clip(len(trace) // 50, 10, 200))
+    counts, edges = np.histogram(trace.arrival_s, bins)
+    width = edges[1] - edges[0]
+    rate.stairs(counts / width, edges, color=COLORS[0], fill=True, alpha=0.35)
+    rate.stairs(counts / width, edges, color=COLORS[0])
+    rate.set(xlabel="s", ylabel="requests per s", ylim=(0, None))
+    rate.set_title(f"{Path(recording.path).name}: arrivals in bins of {width:,.3g} s", loc="left", fontsize=10)
+    waits = np.sort(np.diff(trace.arrival_s))
+    mean = waits.mean()
+    x = np.linspace(0, np.quantile(waits, 0.999), 200)
+    gaps.step(waits, 1.0 - np.arange(1, len(waits) + 1) / len(waits), where="post", color=COLORS[0], label="recorded")
+    gaps.plot(x, np.exp(-x / mean), color="0.5", linestyle="--", linewidth=1.0, label="Poisson of the same rate")
+    gaps.set(xlabel="gap between calls, s", ylabel="share above", yscale="log", ylim=(0.5 / len(waits), 1.2))
+    gaps.legend(frameon=False)
+    for axes in (rate, gaps):
+        axes.grid(alpha=0.25, linewidth=0.6)
+    figure.savefig(path, dpi=144)
+    return path
