@@ -19,7 +19,7 @@ CAPS = (8_000, 32_000)
 
 
 def plot_recording(recording: Recording, folder: Path) -> list[Path]:
-    """Draw a recording into a folder and return the files: ``lengths.png``, and ``arrivals.png`` where times are known."""
+    """Draw a recording into a folder; return its files, ``lengths.png`` and with known times ``arrivals.png``."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [_lengths(recording, folder / "lengths.png")]
     if recording.has_times and recording.trace.span_s > 0:
@@ -49,9 +49,7 @@ def _lengths(recording: Recording, path: Path) -> Path:
             exceedance(axes, values, recording.weights, name.partition("_")[0], color)
     for cap in CAPS:
         axes.axvline(cap, color="0.7", linewidth=0.8, linestyle="--")
-        axes.annotate(
-            f"{cap:,}", (cap, 1.0), xytext=(2, -2), textcoords="offset points", fontsize=8, color="0.4", va="top"
-        )
+        axes.text(cap, 0.02, f" {cap:,}", transform=axes.get_xaxis_transform(), fontsize=8, color="0.4")
     axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="share of calls above")
     axes.set_title(f"{Path(recording.path).name}: lengths", loc="left", fontsize=10)
     axes.grid(alpha=0.25, linewidth=0.6)
