@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sim.study import toml
 from sim.study.study import Study, plain
 from sim.study.tables import Arm, Replications
 
@@ -35,6 +36,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
         "window": server.window,
         "policy": arm.policy_output.chosen,
         "constants": plain(arm.policy_output.constants),
+        "context_policy": arm.policy_context and arm.policy_context.chosen,
         "workload": workload.path or [stream.name for stream in workload.streams],
     }
 
@@ -117,15 +119,18 @@ def _engines() -> list[dict[str, Any]]:
 
 
 def _policies() -> list[dict[str, Any]]:
+    from policies.context import CONTEXT_POLICIES
     from policies.output import POLICIES
     from sim.study.choices import first_line, table_of
 
+    kinds: dict[str, Mapping[str, type]] = {"output": POLICIES, "context": CONTEXT_POLICIES}
     listed = []
-    for name, policy in POLICIES.items():
-        fields = table_of(policy, "name", name).model_fields
-        constants = {k: f.get_default(call_default_factory=True) for k, f in fields.items() if k != "name"}
-        said = ", ".join(f"{key} = {value}" for key, value in constants.items())
-        listed.append({"kind": "output", "name": name, "what": first_line(policy), "constants": said})
+    for kind, policies in kinds.items():
+        for name, policy in policies.items():
+            fields = table_of(policy, "name", name).model_fields
+            constants = {k: f.get_default(call_default_factory=True) for k, f in fields.items() if k != "name"}
+            said = ", ".join(f"{key} = {toml.inline(plain(value))}" for key, value in constants.items())
+            listed.append({"kind": kind, "name": name, "what": first_line(policy), "constants": said})
     return listed
 
 

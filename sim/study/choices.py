@@ -240,8 +240,9 @@ def _written(hint: Hint, name: str) -> Hint:
     if hint is type(None) or origin is Literal or (inspect.isclass(hint) and issubclass(hint, Enum)):
         return hint
     if origin in (Union, types.UnionType):
-        some = [_written(argument, name) for argument in arguments]
-        return None if None in some else Annotated[_union(some), WrapValidator(_any_of)]
+        # a study writes what it can of the alternatives: a name where a program may also pass the object
+        some = [kind for argument in arguments if (kind := _written(argument, name)) is not None]
+        return Annotated[_union(some), WrapValidator(_any_of)] if set(some) - {type(None)} else None
     kinds = [_written(argument, name) for argument in arguments if argument is not Ellipsis]
     if not kinds or None in kinds:
         return None

@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from policies.context import CONTEXT_POLICIES
 from policies.output import POLICIES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
@@ -53,6 +54,7 @@ def _sections() -> Iterator[str]:
     yield from _choices("`[server] step_time`", "kind", STEP_TIMES, GIVEN)
     yield from _section("`[policy]`", "", PolicyTable)
     yield from _choices("`[policy.output]`", "name", POLICIES)
+    yield from _choices("`[policy.context]`", "name", CONTEXT_POLICIES)
     yield from _section("`[workload]`", "", WorkloadTable)
     yield from _section("`[[workload.streams]]`", "", StreamTable)
     yield from _choices("`arrivals`", "kind", ARRIVALS)

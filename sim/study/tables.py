@@ -24,6 +24,7 @@ from pydantic import (
     WrapValidator,
 )
 
+from policies.context import CONTEXT_POLICIES
 from policies.output import POLICIES
 from sim import metrics
 from sim.quantities import DURATIONS, Duration, Number, Positive, Size, parse
@@ -50,10 +51,12 @@ from workloads.source import Mixture, Stream
 
 if TYPE_CHECKING:
     OutputPolicyTable = Choice
+    ContextPolicyTable = Choice
     ArrivalsTable = Choice
     LengthTable = Choice
 else:
     OutputPolicyTable = choice_of("output policy", "name", POLICIES)
+    ContextPolicyTable = choice_of("context policy", "name", CONTEXT_POLICIES)
     ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
     LengthTable = choice_of("length law", "kind", LENGTHS)
 
@@ -109,6 +112,9 @@ class PolicyTable(Table):
 
     output: OutputPolicyTable
     """Decides max_tokens, and what follows a truncated response (``slotsim list policies``)."""
+    context: ContextPolicyTable | None = None
+    """Decides what part of a session's history is sent. Calls that are drawn or replayed one by one have no history.
+    When left out: all of it."""
 
 
 def _is_mix(shares: dict[str, float]) -> dict[str, float]:
@@ -207,6 +213,11 @@ class Arm(Table):
     def policy_output(self) -> Choice:
         """The table of the output policy; its ``build()`` is the policy."""
         return self.policy.output
+
+    @property
+    def policy_context(self) -> Choice | None:
+        """The table of the context policy, None for whoever sends the whole history."""
+        return self.policy.context
 
 
 def _known(what: str, allowed: Collection[str]) -> WrapValidator:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.context import Document001
 from policies.output import Adaptive, Fixed, Progressive
 from sim.hardware import GPUS, MODELS
 from sim.quantities import DURATIONS, SIZES, parse
@@ -120,6 +121,14 @@ def test_an_arm_may_bring_what_the_base_lacks(write) -> None:
     with pytest.raises(BadInput, match="policy: missing"):
         _ = study.base
     assert [fault.key for fault in faults(write(text))] == ["policy"]
+
+
+def test_a_context_policy_is_built_from_its_table(write) -> None:
+    table = "{ name = 'document-001', budget = '400k', clear_to = 'budget', estimator = 'chars-per-four' }"
+    study = load_study(write(STUDY), [f"policy.context={table}"])
+    policy = study.base.policy_context.build()
+    assert policy == Document001(budget=400_000, clear_to="budget", estimator="chars-per-four")
+    assert load_study(write(STUDY)).base.policy_context is None
 
 
 def test_overrides_change_the_base_and_reach_arms(write) -> None:
@@ -284,6 +293,9 @@ polcy.output.name = "fixed"
         ("server.step_time=rofline", "--set server.step_time", "did you mean 'roofline'?"),
         ("server.step_time={kind='line', base_s=-1}", "--set server.step_time", "-1"),
         ("server.prefix_cache=yes", "--set server.prefix_cache", "must be a valid boolean"),
+        ("server.prefix_cache=true", "--set server.prefix_cache", "no prefix cache yet"),
+        ("policy.context={name='document-01'}", "--set policy.context.name", "did you mean 'document-001'?"),
+        ("policy.context={name='document-001', budget=0}", "--set policy.context.budget", "at least 1"),
         ("workload.streams=[{name='a', arrivals={rate=1}}]", "--set workload.streams.arrivals.kind", "missing"),
         ("policy.output=[]", "--set policy.output", "must be a table"),
         ("policy.output.first_cap=70_000", "study.toml", "escalation has to raise the limit"),
