@@ -87,17 +87,19 @@ def timing(trace: Trace) -> dict[str, float | None]:
 def lengths(tokens: NDArray[np.int64], weights: Floats | None = None) -> dict[str, Any] | None:
     """Return mean, percentiles and maximum of a column, or None if it was not recorded (all 0, or empty).
 
-    A percentile is the least recorded value that at least this share of the calls does not exceed.
+    Percentiles interpolate between neighbours (numpy's default); of weighted rows each is the least value that at
+    least this share of the calls does not exceed.
     """
     if not len(tokens) or not tokens.any():
         return None
-    order = np.argsort(tokens, kind="stable")
-    levels = np.cumsum(np.ones(len(tokens)) if weights is None else weights[order])
-    levels = levels / levels[-1]
     found: dict[str, Any] = {"mean": float(np.average(tokens, weights=weights))}
-    for name, level in LEVELS.items():
-        at = min(int(np.searchsorted(levels, level - 1e-12)), len(tokens) - 1)
-        found[name] = int(tokens[order[at]])
+    levels = list(LEVELS.values())
+    if weights is None:
+        percentiles = np.quantile(tokens, levels)
+    else:
+        percentiles = np.quantile(tokens, levels, weights=weights, method="inverted_cdf")
+    for name, value in zip(LEVELS, percentiles, strict=True):
+        found[name] = int(value) if value == int(value) else float(value)
     return found | {"max": int(tokens.max())}
 
 

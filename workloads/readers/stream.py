@@ -136,13 +136,15 @@ def open_bytes(path: str | Path) -> io.BufferedReader:
         raw = Path(path).open("rb")  # noqa: SIM115 - the caller closes what it reads
     except OSError as error:
         raise BadInput(Fault(f"cannot be read: {error.strerror or error}", path)) from None
-    head = raw.read(8)
-    raw.seek(0)
-    if not head:
-        raise BadInput(Fault("is empty", path))
-    for magic, what in FOREIGN.items():
-        if head.startswith(magic):
-            raise BadInput(Fault(f"is {what}", path))
+    head = raw.peek(8)
+    refused = (
+        "is empty"
+        if not head
+        else next((f"is {what}" for magic, what in FOREIGN.items() if head.startswith(magic)), "")
+    )
+    if refused:
+        raw.close()
+        raise BadInput(Fault(refused, path))
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return io.BufferedReader(Inflated(raw, kind, path), CHUNK)

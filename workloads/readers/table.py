@@ -67,11 +67,7 @@ FLAG = Kind(_flag, pa.bool_(), np.bool_, lambda column: True)
 TEXT = Kind(values.text, pa.string(), object, lambda column: max(map(len, column)) <= 200)
 
 
-def _moment(value: object) -> int:
-    return values.timestamp(value)[0]
-
-
-TIME = Kind(_moment, pa.timestamp("ns"), np.int64, lambda column: column.min() >= 0)
+TIME = Kind(values.timestamp, pa.timestamp("ns"), np.int64, lambda column: column.min() >= 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +154,8 @@ def _rows(chunk: Chunk, header: Sequence[str], columns: Sequence[Column], log: F
 
 def _fast(chunk: Chunk, header: Sequence[str], columns: Sequence[Column]) -> Rows | None:
     """Return the chunk's rows, or None if anything at all is unusual about them."""
+    if b"0x" in chunk.data or b"0X" in chunk.data:  # Arrow reads these as hexadecimal numbers
+        return None
     options = arrow_csv.ConvertOptions(
         include_columns=[column.name for column in columns],
         column_types={column.name: column.kind.arrow for column in columns},

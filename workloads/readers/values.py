@@ -57,10 +57,10 @@ def number(value: object) -> float:
     return result
 
 
-def timestamp(value: object) -> tuple[int, bool]:
-    """Return ``(nanoseconds since 1970, whether a zone was given)`` of an ISO 8601 date and time.
+def timestamp(value: object) -> int:
+    """Return nanoseconds since 1970 of an ISO 8601 date and time.
 
-    Fractions keep nine digits (Azure's files have seven); without a zone the time is taken as it stands.
+    Fractions keep nine digits (Azure's files have seven); a time without a zone is UTC.
     """
     match = _ISO.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match:
@@ -77,7 +77,7 @@ def timestamp(value: object) -> tuple[int, bool]:
         if offset >= timedelta(hours=24):
             raise Bad(f"has a zone beyond 24 hours: {_short(value)}")
         ns += (offset if zone[0] == "-" else -offset) // timedelta(microseconds=1) * 1000
-    return ns, bool(zone)
+    return ns
 
 
 def text(value: object) -> str:
@@ -99,7 +99,7 @@ def instant(value: object) -> float:
     each of which covers years from 1973 on.
     """
     if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
-        return timestamp(value)[0] / 1e9
+        return timestamp(value) / 1e9
     moment = number(value)
     if not 0 <= moment <= MAX_SECONDS * 1e9:
         raise Bad(f"must be a moment since 1970, got {_short(value)}")
