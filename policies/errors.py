@@ -7,7 +7,7 @@ import re
 from policies.output.values import ErrorKind
 
 _TOO_LONG = re.compile(
-    r"context.?(length|window)|(prompt|input|conversation|messages?) (is|are) too long|too many (input )?tokens"
+    r"context.?(length|window|size)|(prompt|input|conversation|messages?) (is|are) too long|too many (input )?tokens"
     r"|exceeds? the (max|limit|context)|reduce the length",
     re.IGNORECASE,
 )

@@ -12,6 +12,7 @@ from policies.output.machine import Clamp, Machine, Plan, Rules, escalation, ini
 from policies.output.values import BadConstants, Call, Retries, Send
 
 _RECOVERY_TOKENS = 46
+SCOPES = ("turn", "session")
 _KEEP_ALL = Rules()
 
 
@@ -70,6 +71,8 @@ class OutputPolicy:
     sticky
         For how many calls after an escalation a call opens at the escalated limit. 0 opens every call at the first
         limit.
+    sticky_scope
+        How far an escalation is remembered: "turn" forgets it at the user's next message, "session" does not.
     rules
         What the client does beside choosing limits; the default keeps every invariant.
 
@@ -86,6 +89,7 @@ class OutputPolicy:
     message_tokens: int = _RECOVERY_TOKENS
     retry_escalated: bool = False
     sticky: int = 0
+    sticky_scope: str = "turn"
     rules: Rules = field(default=_KEEP_ALL, repr=False)
     _plans: dict[Key, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -116,6 +120,8 @@ class OutputPolicy:
             faults.append(f"margin_share: {self.margin_share} is not a share of the window: 0 <= share < 1")
         if self.table not in limits.TABLES:
             faults.append(f"table: {self.table!r} is unknown; allowed: {', '.join(limits.TABLES)}")
+        if self.sticky_scope not in SCOPES:
+            faults.append(f"sticky_scope: {self.sticky_scope!r} is unknown; allowed: {', '.join(SCOPES)}")
         return faults
 
     @classmethod

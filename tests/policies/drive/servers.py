@@ -21,6 +21,7 @@ class Scripted:
     finish: str | None = "stop"
     calls: tuple[tuple[str, str, str], ...] = ()
     output_tokens: int | None = None
+    prompt_tokens: int = 100
     reasoning: str = ""
     crash: bool = False
     status: int = 200
@@ -109,10 +110,9 @@ class OpenAIServer(Server):
         if scripted.finish is None:
             return
         yield chunk({}, scripted.finish)
-        tokens = scripted.tokens(max_tokens)
-        yield self.line(
-            choices=[], usage={"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-        )
+        tokens, prompt = scripted.tokens(max_tokens), scripted.prompt_tokens
+        usage = {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
+        yield self.line(choices=[], usage=usage)
         yield "data: [DONE]\n\n"
 
     def line(self, **fields) -> str:
@@ -128,7 +128,7 @@ class AnthropicServer(Server):
         return {"type": "error", "error": {"type": "scripted", "message": scripted.message}}
 
     def lines(self, scripted: Scripted, max_tokens: int):
-        usage = {"input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 1}
+        usage = {"input_tokens": scripted.prompt_tokens - 40, "cache_read_input_tokens": 40, "output_tokens": 1}
         message = {
             "id": "x",
             "type": "message",
