@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sim.cli import conformance, measured, study
+from sim.cli import calibrate, conformance, measured, study
 from sim.cli.trace import trace_app
 from workloads.errors import BadInput
 
@@ -24,6 +24,7 @@ app.command("schema")(study.schema)
 app.command("init")(study.init)
 app.command("list")(study.list_known)
 app.command("conformance")(conformance.conformance)
+app.command("calibrate")(calibrate.calibrate)
 app.command("measured")(measured.measured)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from sim.steptime.base import FOREVER, Chunk, Provenance, Segment, StepTime
+from sim.steptime.calibrated import Calibrated
 from sim.steptime.kernels import Kernels, read_kernels
 from sim.steptime.line import Line
 from sim.steptime.profile import Profile
@@ -16,6 +17,7 @@ __all__ = [
     "FOREVER",
     "REGRESSIONS",
     "STEP_TIMES",
+    "Calibrated",
     "Chunk",
     "Kernels",
     "Line",
@@ -29,6 +31,6 @@ __all__ = [
 ]
 
 STEP_TIMES: Mapping[str, type] = MappingProxyType(
-    {"line": Line, "roofline": Roofline, "profile": Profile, "regression": Regression}
+    {"line": Line, "roofline": Roofline, "profile": Profile, "regression": Regression, "calibrated": Calibrated}
 )
 """Step-time models by the name studies write; their fields are the constants a study may set."""

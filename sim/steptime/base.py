@@ -30,6 +30,9 @@ class Provenance:
         Where the constants are from, in words.
     constants
         Their values, in SI units.
+    covers
+        Smallest and largest value measured of some axes; empty where a model holds everywhere it is defined. The axes:
+        ``running`` (requests in a step), ``prompt_tokens``, ``request_tokens`` (prompt and output).
     """
 
     kind: str
@@ -39,6 +42,19 @@ class Provenance:
     hardware: str = ""
     date: str = ""
     constants: Mapping[str, float] = field(default_factory=dict)
+    covers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def outside(self, seen: Mapping[str, tuple[float, float]]) -> list[str]:
+        """Return one line for each axis on which what was seen leaves the covered range."""
+        lines = []
+        for axis, (low, high) in self.covers.items():
+            least, most = seen.get(axis, (low, high))
+            if least < low or most > high:
+                reach = f"{least:,.0f} to {most:,.0f}"
+                lines.append(
+                    f"{axis} of {reach} leave the {low:,.0f} to {high:,.0f} that the step times were measured at"
+                )
+        return lines
 
 
 @runtime_checkable
