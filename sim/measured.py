@@ -51,6 +51,10 @@ class Passage:
     first_token_s: Floats
     last_token_s: Floats
 
+    def head(self, requests: int) -> Passage:
+        """Return the first requests."""
+        return Passage(*(getattr(self, column)[:requests] for column in self.__slots__))
+
     def metrics(self) -> dict[str, float]:
         """Return makespan, throughput, TTFT, TPOT (of answers longer than a token), E2E and running requests.
 

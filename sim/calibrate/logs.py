@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
 
 from sim.admission import Prompt
@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 CONSTANTS = ("base_s", "per_request_s", "per_context_token_s", "per_prompt_token_s")
 FEWEST = 20
 """Requests with more than one token of output below which no fit is tried."""
+MOST_REPLAYED = 3_000
+"""Requests, from the beginning of the log, that the constants are improved on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +82,7 @@ def calibrate_log(
 
     The time between a request's first and last token is the sum of the steps in between: ``(output - 1) base_s`` and so
     much for each request, stored token and prompt token in them. A non-negative least-squares fit of relative errors
-    gives the constants; the errors are those of a replay of the whole log.
+    gives first constants; replays of the log improve them until the TPOT and E2E of its requests are met best.
 
     Parameters
     ----------
@@ -103,33 +105,32 @@ def calibrate_log(
         )
     columns, spans = _columns(passage, long)
     train = np.arange(len(spans)) % 2 == 0
-    weighted = columns / spans[:, None]
-    scale = np.maximum(np.abs(weighted[train]).max(axis=0), 1e-300)
-    solution, _ = nnls(weighted[train] / scale, np.ones(train.sum()))
-    values = solution / scale
-    intervals = _intervals(weighted[train], values)
-    if not (values[0] or values[1]):
-        raise BadInput(
-            Fault("no time per step can be told from these requests: their number in the batch never changes")
-        )
+    weighted = columns[train] / spans[train, None]
+    size = 1.0 / np.maximum(weighted.mean(axis=0), 1e-12)  # of a constant that would explain all of the time alone
+    start, _ = nnls(weighted * size, np.ones(len(weighted)))
+    if not (start[0] or start[1]):
+        message = "no time per step can be told from these requests: their number in the batch never changes"
+        raise BadInput(Fault(message))
 
     batch, stored, binds = _use(passage, max_num_seqs)
     seqs = max_num_seqs or batch
-    base, request, context, prompt = map(float, values)
-    step_time = Line(base, request, context, prompt)
     tokens = passage.prompt_tokens + passage.output_tokens
     pool = kv_tokens or max(stored, int(tokens.max()))
+    roomy = max(pool, int(np.sort(tokens)[-seqs:].sum()) + 16 * seqs)
     server = Server(
         rule=Prompt(),
-        step_time=step_time,
-        kv_tokens=pool if kv_tokens or binds else max(pool, int(np.sort(tokens)[-seqs:].sum()) + 16 * seqs),
+        step_time=Line(1.0),
+        kv_tokens=pool if kv_tokens or binds else roomy,
         window=int(tokens.max()),
         block_tokens=16,
         max_num_seqs=seqs,
         max_num_batched_tokens=max(budget or 8_192, seqs),
         chunked_prefill=True,
     )
-    again, _ = replay(passage, server)
+    place = np.flatnonzero(long)
+    intervals = _refined(passage, server, place[train], start, size)
+    base, request, context, prompt = (value for value, _, _ in intervals)
+    again, _ = replay(passage, replace(server, step_time=Line(base, request, context, prompt)))
     place = np.flatnonzero(long)
     return Calibration(
         kind="line",
@@ -145,8 +146,8 @@ def calibrate_log(
         kv_is_at_least=kv_tokens is None and not binds,
         notes=tuple(
             f"{name} is not told apart from the others by these requests"
-            for name, value in zip(CONSTANTS, values, strict=True)
-            if value == 0.0
+            for name, (value, _, high) in zip(CONSTANTS, intervals, strict=True)
+            if high > 2 * value
         ),
     )
 
@@ -164,14 +165,35 @@ def _columns(passage: Passage, long: NDArray[np.bool_]) -> tuple[Floats, Floats]
     return np.column_stack([passage.output_tokens[long] - 1.0, present, context, computed]), last - first
 
 
-def _intervals(rows: Floats, values: Floats) -> list[tuple[float, float, float]]:
-    """Return value, low and high of each constant; those at zero have no interval of their own."""
-    used = values > 0
-    rest = 1.0 - rows @ values
-    freedom = max(1, len(rows) - int(used.sum()))
-    covariance = np.linalg.pinv(rows[:, used].T @ rows[:, used]) * (rest @ rest) / freedom
-    half = np.zeros(len(values))
-    half[used] = stdtrit(freedom, 0.975) * np.sqrt(np.diag(covariance))
+def _refined(
+    passage: Passage, server: Server, place: NDArray[np.intp], start: Floats, size: Floats
+) -> list[tuple[float, float, float]]:
+    """Return value, low and high (95 %) of each constant, where replays of the log's beginning meet it best."""
+    head = passage.head(MOST_REPLAYED)
+    place = place[place < MOST_REPLAYED]
+    theirs = _timing(head, place)
+
+    def residuals(shifted: Floats) -> Floats:
+        base, request, context, prompt = map(float, (shifted - 1.0) * size)
+        ours = _timing(replay(head, replace(server, step_time=Line(base + 1e-9, request, context, prompt)))[0], place)
+        return np.concatenate([np.log(ours[name] / theirs[name]) for name in ("tpot", "e2e")])
+
+    # Counted from 1, because the solver's steps are relative to the value and constants may be 0.
+    bounds = (np.ones(len(start)), np.full(len(start), np.inf))
+    fit = least_squares(
+        residuals,
+        np.maximum(start, 1e-6) + 1.0,
+        bounds=bounds,
+        diff_step=[0.01],
+        loss="soft_l1",
+        f_scale=0.1,
+        max_nfev=8,
+    )
+    freedom = max(1, len(fit.fun) - len(start))
+    jacobian = np.asarray(fit.jac)
+    covariance = np.linalg.pinv(jacobian.T @ jacobian) * (fit.fun @ fit.fun) / freedom
+    half = stdtrit(freedom, 0.975) * np.sqrt(np.diag(covariance)) * size
+    values = (fit.x - 1.0) * size
     return [(float(v), max(0.0, float(v - h)), float(v + h)) for v, h in zip(values, half, strict=True)]
 
 
@@ -201,14 +223,16 @@ def _use(passage: Passage, max_num_seqs: int | None) -> tuple[int, int, bool]:
     return most, int(stored.max()), binds
 
 
-def _errors(again: Passage, passage: Passage, place: NDArray[np.intp]) -> dict[str, Errors]:
-    def timing(run: Passage) -> dict[str, Floats]:
-        decode = (run.last_token_s - run.first_token_s)[place] / (run.output_tokens[place] - 1)
-        return {
-            "tpot": decode,
-            "ttft": (run.first_token_s - run.queued_s)[place],
-            "e2e": (run.last_token_s - run.queued_s)[place],
-        }
+def _timing(run: Passage, place: NDArray[np.intp]) -> dict[str, Floats]:
+    """Return the latencies of some requests, seconds."""
+    decode = (run.last_token_s - run.first_token_s)[place] / (run.output_tokens[place] - 1)
+    return {
+        "tpot": decode,
+        "ttft": np.maximum((run.first_token_s - run.queued_s)[place], 1e-9),
+        "e2e": (run.last_token_s - run.queued_s)[place],
+    }
 
-    ours, theirs = timing(again), timing(passage)
-    return {name: errors_of(ours[name].tolist(), np.maximum(theirs[name], 1e-9).tolist()) for name in theirs}
+
+def _errors(again: Passage, passage: Passage, place: NDArray[np.intp]) -> dict[str, Errors]:
+    ours, theirs = _timing(again, place), _timing(passage, place)
+    return {name: errors_of(ours[name].tolist(), theirs[name].tolist()) for name in theirs}
