@@ -1,0 +1,299 @@
+"""An agent that acts out a plan under a context policy: what it sends, what it keeps, why it ends.
+
+It knows no clock and no server: a driver asks it for the next request, serves that, and hands the answer back. So the
+same agent runs against an idle server, a simulated replica, or a price list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from policies.context import ContextPolicy, Fitted, Refused, Shape
+from policies.messages import History, Known, Message, Role, ToolCall, assistant, system, tool_result, user
+from sim.prefix_cache import Prompt
+from workloads.agents.plan import Part, Plan, Step
+
+REREAD_CALL = Part(Known(60), 60)
+"""The tool call by which an agent reads a cleared result again. An assumption: a path and a line range."""
+
+_CALL = (ToolCall("t"),)
+
+
+class End(Enum):
+    """Why a session ended."""
+
+    FINISHED = "finished"
+    REFUSED_BY_POLICY = "refused by the policy"
+    REFUSED_BY_SERVER = "refused by the server"
+    STOPPED = "stopped early"
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request that the agent makes.
+
+    Attributes
+    ----------
+    prompt
+        What is sent, in true tokens.
+    output_tokens
+        Tokens the model would write.
+    fitted
+        What the context policy made of the history.
+    is_summary
+        Whether it only writes the summary that the next request carries.
+    rewritten_tokens
+        Tokens sent before that stand behind a change and so are new to any prefix cache.
+    """
+
+    prompt: Prompt
+    output_tokens: int
+    fitted: Fitted
+    is_summary: bool = False
+    rewritten_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened in a session.
+
+    Attributes
+    ----------
+    requests, summaries, rereads
+        Requests in all, those that wrote summaries, those that asked for a cleared result again.
+    prompt_tokens, output_tokens
+        True tokens sent and received.
+    rewritten_tokens, reread_tokens
+        Tokens sent again behind a change; tokens of results that were read again.
+    cleared_tokens, dropped_tokens
+        Estimated tokens that the request with the most of them left out.
+    stages
+        Requests by the stage that the policy went to, 0 to 3.
+    over_budget
+        Requests whose estimate exceeded the policy's budget.
+    largest_prompt, largest_estimate
+        The largest request in true and in estimated tokens.
+    """
+
+    requests: int = 0
+    summaries: int = 0
+    rereads: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    rewritten_tokens: int = 0
+    reread_tokens: int = 0
+    cleared_tokens: int = 0
+    dropped_tokens: int = 0
+    stages: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    over_budget: int = 0
+    largest_prompt: int = 0
+    largest_estimate: int = 0
+
+
+class Agent:
+    """One session in progress.
+
+    Parameters
+    ----------
+    plan
+        What it is going to do.
+    policy
+        Decides what part of the history is sent.
+    number
+        Tells its messages from those of other sessions in a shared cache.
+    window
+        Tokens that the model reads at most; a longer request is refused by the server.
+    room
+        Tokens that an agent believes it may use which was not told that old results are cleared for it; None: it was
+        told.
+
+    Attributes
+    ----------
+    end
+        Why it ended; None while it goes on.
+    reason
+        The refusal in words.
+    tally
+        What happened so far.
+    """
+
+    def __init__(
+        self, plan: Plan, policy: ContextPolicy[Any], number: int, window: int, room: int | None = None
+    ) -> None:
+        self.plan = plan
+        self.policy = policy
+        self.window = window
+        self.room = room
+        self.tally = Tally()
+        self.end: End | None = None
+        self.reason = ""
+        self._number = number
+        self._steps = iter(plan.steps)
+        self._step: Step = next(self._steps)
+        self._needs = 0  # how many results back the coming answer looks
+        self._again: Part | None = None  # the result that is being read again
+        self._summarised: Shape | None = None
+        self._epoch = 0
+        self._begin(plan.first)
+
+    def _begin(self, first: Part) -> None:
+        """Start an empty conversation."""
+        self._history = History((system(self.plan.head.content), user(first.content)))
+        self._parts: list[Part] = [self.plan.head, first]
+        self._ids: list[Hashable] = [self.plan.head_id, (self._number, self._epoch, 1)]
+        self._results: list[int] = []
+        self._shape = Shape()
+        self._built = 0
+        self._prompt = Prompt()
+
+    def ask(self) -> Ask | None:
+        """Return the next request; None if the session has ended."""
+        if self.end is not None:
+            return None
+        fitted = self.policy.fit(self._history)
+        if isinstance(fitted, Refused):
+            self.end, self.reason = End.REFUSED_BY_POLICY, fitted.reason
+            return None
+        if fitted.summary is not None and self._summarised != fitted.shape:
+            self._summarised = fitted.shape
+            self._extend(self._shape, self._prompt)
+            return self._count(Ask(self._prompt, fitted.summary.output_tokens, fitted, is_summary=True))
+        rewritten = 0
+        if fitted.shape == self._shape:
+            self._extend(fitted.shape, self._prompt, fitted)
+        else:
+            rewritten = self._rebuild(fitted)
+        self._again = self._missed(fitted)
+        output = REREAD_CALL.tokens if self._again else self._step.output_tokens
+        return self._count(Ask(self._prompt, output, fitted, rewritten_tokens=rewritten))
+
+    def _count(self, ask: Ask) -> Ask | None:
+        tokens, fitted, tally = ask.prompt.tokens, ask.fitted, self.tally
+        if self.room is not None and tokens > self.plan.patience * self.room:
+            self.end = End.STOPPED
+            return None
+        tally.requests += 1
+        tally.summaries += ask.is_summary
+        tally.stages[fitted.stage] += 1
+        tally.over_budget += fitted.over
+        tally.rewritten_tokens += ask.rewritten_tokens
+        tally.cleared_tokens = max(tally.cleared_tokens, fitted.cleared_tokens)
+        tally.dropped_tokens = max(tally.dropped_tokens, fitted.dropped_tokens)
+        tally.largest_prompt = max(tally.largest_prompt, tokens)
+        tally.largest_estimate = max(tally.largest_estimate, fitted.estimate)
+        if tokens >= self.window:
+            self.end, self.reason = End.REFUSED_BY_SERVER, f"{tokens:,} tokens exceed the window of {self.window:,}"
+            return None
+        tally.prompt_tokens += tokens
+        return ask
+
+    def answered(self, ask: Ask, delivered: int | None = None) -> float:
+        """Take the answer in; return the seconds until the next request.
+
+        Parameters
+        ----------
+        ask
+            The request that was answered.
+        delivered
+            Tokens that came, if fewer than the model would have written.
+        """
+        tally = self.tally
+        tally.output_tokens += ask.output_tokens if delivered is None else delivered
+        if ask.is_summary:
+            return 0.0
+        step = self._step
+        if self._again is not None:
+            part = self._again
+            tally.rereads += 1
+            tally.reread_tokens += part.tokens
+            self._say(assistant(REREAD_CALL.content, *_CALL), REREAD_CALL)
+            self._say(tool_result("t", part.content), part)
+            self._again, self._needs = None, 0
+            return step.wait_s
+        answer = step.answer
+        if delivered is not None and delivered < step.output_tokens:
+            answer = Part(Known(delivered), delivered)
+        incoming = step.incoming
+        if incoming is None:
+            self.end = End.FINISHED
+            return 0.0
+        if step.fresh:
+            self._epoch += 1
+            self._begin(incoming)
+        elif step.user:
+            self._say(assistant(answer.content), answer)
+            self._say(user(incoming.content), incoming)
+        else:
+            self._say(assistant(answer.content, *_CALL), answer)
+            self._say(tool_result("t", incoming.content), incoming)
+        self._needs = step.look_back
+        self._step = next(self._steps)
+        return step.wait_s
+
+    def _say(self, message: Message, part: Part) -> None:
+        if message.role is Role.TOOL:
+            self._results.append(len(self._parts))
+        self._ids.append((self._number, self._epoch, len(self._parts)))
+        self._history = self._history.append(message)
+        self._parts.append(part)
+
+    def _missed(self, fitted: Fitted) -> Part | None:
+        """Return the result that the coming answer needs and that is not in the request."""
+        if not 0 < self._needs <= len(self._results):
+            return None
+        at = self._results[-self._needs]
+        shape = fitted.shape
+        gone = fitted.is_cleared(at) or shape.head <= at < shape.start
+        return self._parts[at] if gone else None
+
+    # ------------------------------------------------------------------ the prompt, as a cache sees it
+
+    def _rebuild(self, fitted: Fitted) -> int:
+        """Start a new prompt for a new shape; return the tokens sent before that stand behind the change."""
+        old, before, new = self._shape, self._prompt, fitted.shape
+        prompt = Prompt()
+        if old.start == new.start == 0:
+            same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further
+            prompt.ids, prompt.ends = before.ids[:same], before.ends[:same]
+        else:
+            same = 0
+        built = self._built
+        self._built, self._prompt, self._shape = same, prompt, new
+        self._extend(new, prompt, fitted, built)
+        known = prompt.tokens
+        common = _common(before, prompt)
+        self._extend(new, prompt, fitted)
+        return known - common
+
+    def _extend(self, shape: Shape, prompt: Prompt, fitted: Fitted | None = None, upto: int | None = None) -> None:
+        """Append to the prompt what the history has beyond what was built."""
+        stop = len(self._parts) if upto is None else upto
+        cleared = 0
+        if fitted is not None and shape.cleared:
+            cleared = fitted.clearable[shape.cleared - 1] + 1  # everything clearable before it is cleared
+        for at in range(self._built, stop):
+            if shape.start and shape.head <= at < shape.start:
+                if at == shape.head:
+                    prompt.append((self._number, self._epoch, "left out", shape), shape.lead)
+            elif at < cleared and fitted is not None and fitted.is_cleared(at):
+                assert fitted.replacement is not None
+                note = fitted.replacement.tokens(self.policy.counts)
+                prompt.append((self._number, self._epoch, ~at), note)
+            else:
+                prompt.append(self._ids[at], self._parts[at].tokens)
+        self._built = max(self._built, stop)
+
+
+def _common(one: Prompt, other: Prompt) -> int:
+    """Return the tokens of the longest common prefix."""
+    tokens = 0
+    for left, right, end, other_end in zip(one.ids, other.ids, one.ends, other.ends, strict=False):
+        if left != right:
+            break
+        tokens = min(end, other_end)
+        if end != other_end:
+            break
+    return tokens

@@ -1,0 +1,92 @@
+"""Recorded Claude Code sessions as plans, so that another context policy can be laid over them.
+
+A recording holds the tokens of every prompt and answer, not of the messages. What a request appended is its prompt
+less the conversation that the plan has so far; the answer before takes its share of that first:
+
+- at least the answer: the answer stays whole, the rest came in (a tool result or the user's message);
+- less, but something (about 11 % of the transitions: thinking is not sent back): `TYPICAL` tokens, or all there is if
+  that is less, came in; of the answer the rest stays;
+- nothing or less (the client edited something away): nothing of the answer stays and one token comes in; the plan is
+  that much ahead of the recording until it catches up;
+- the prompt fell below half of the one before (a compaction): the session goes on with an empty conversation behind
+  the same head, whose first message is the rest of the new prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from policies.messages import Known
+from workloads.agents.plan import Part, Plan, Step
+from workloads.readers.weka import Request, Session, SubAgent, read_sessions
+
+TYPICAL = 393
+"""Median of the tokens that came in where the answer stayed whole: Claude Code sessions, main requests."""
+
+
+def read_plans(path: str | Path, first: int | None = None, subagents: bool = True) -> Iterator[Plan]:
+    """Yield the sessions of a WEKA file as plans; sub-agents follow their session, as sessions of their own.
+
+    Raises
+    ------
+    workloads.errors.BadInput
+        What is wrong with the file.
+    """
+    for session in read_sessions(path, first):
+        yield from plans_of(session, subagents)
+
+
+def plans_of(session: Session, subagents: bool = True) -> Iterator[Plan]:
+    """Yield the plan of a session that sent anything, then those of its sub-agents."""
+    head = session.tool_tokens + session.system_tokens
+    if session.requests:
+        yield _plan(session.name, "claude-code", session.requests, head, 0.0)
+    if subagents:
+        for number, agent in enumerate(session.subagents):
+            yield from _agent(f"{session.name}/{number}", agent, 0.0)
+
+
+def _agent(name: str, agent: SubAgent, from_s: float) -> Iterator[Plan]:
+    start_s = from_s + agent.start_s
+    if agent.requests:
+        yield _plan(name, "sub-agent", agent.requests, 0, start_s)
+    for number, inner in enumerate(agent.subagents):
+        yield from _agent(f"{name}/{number}", inner, start_s)
+
+
+def _plan(name: str, script: str, requests: tuple[Request, ...], head: int, start_s: float) -> Plan:
+    first = requests[0]
+    head = min(head, max(first.input_tokens - 1, 0))
+    opening = first.input_tokens - head
+    total = first.input_tokens
+    steps = []
+    for request, after in pairwise(requests):
+        written = max(request.output_tokens, 1)
+        user = "tool_result" not in after.input_types
+        wait_s = after.think_s or 0.0
+        if 2 * after.input_tokens < request.input_tokens:
+            total = max(after.input_tokens, head + 1)
+            steps.append(Step(_known(written), written, _known(total - head), True, wait_s, fresh=True))
+            continue
+        kept, incoming = _split(after.input_tokens - total, request.output_tokens)
+        total += kept + incoming
+        steps.append(Step(_known(kept), written, _known(incoming), user, wait_s))
+    written = max(requests[-1].output_tokens, 1)
+    steps.append(Step(_known(written), written))
+    return Plan(name, script, name, _known(head), _known(opening), steps, start_s)
+
+
+def _split(growth: int, output: int) -> tuple[int, int]:
+    """Return the tokens of the answer that stay and the tokens that came in."""
+    if growth >= output:
+        return output, growth - output
+    if growth > 0:
+        incoming = min(growth, TYPICAL)
+        return growth - incoming, incoming
+    return 0, 1
+
+
+def _known(tokens: int) -> Part:
+    return Part(Known(tokens), tokens)
