@@ -39,6 +39,11 @@ class Roofline:
     layer_s, request_s, step_s
         Overheads a layer (launching kernels), a request and a step: 32.1 us, 4.42 us, 126 us, BLIS's regression over
         vLLM runs (inference-sim f90a1e3, defaults.yaml, beta 5 to 7).
+    draft_tokens, acceptance, draft_share
+        Speculative decoding: tokens that a draft proposes in each step (0: none), the chance that one is accepted if
+        those before it were, and what proposing one costs, as a share of the step that checks them. A step that checks
+        `d` tokens yields ``(1 - a^(d + 1)) / (1 - a)`` on average (Leviathan et al. 2023); a request's token costs that
+        share of it. Nobody's constants: measure them.
     """
 
     gpu: Gpu
@@ -54,6 +59,9 @@ class Roofline:
     layer_s: float = 32.1e-6
     request_s: float = 4.42e-6
     step_s: float = 126e-6
+    draft_tokens: int = 0
+    acceptance: float = 0.0
+    draft_share: float = 0.0
 
     _fixed_s: float = field(init=False, repr=False, compare=False)  # every step
     _token_s: float = field(init=False, repr=False, compare=False)  # all-reduces, a token
@@ -65,6 +73,7 @@ class Roofline:
     _decode_pair_s: float = field(init=False, repr=False, compare=False)  # computing, a decode's pair
     _prompt_pair_s: float = field(init=False, repr=False, compare=False)  # computing, a prompt token's pair
     _kv_s: float = field(init=False, repr=False, compare=False)  # reading or writing one token's keys and values
+    _token_share: float = field(init=False, repr=False, compare=False)  # of a checking step, that one token costs
 
     def __post_init__(self) -> None:
         """Compute what a step costs a token, once.
@@ -81,6 +90,12 @@ class Roofline:
         wrong += [f"{w}: must be seconds >= 0, got {number[w]!r}" for w in overheads if not 0.0 <= number[w] < 10.0]
         types = [("weights", self.weights or self.model.weights), ("kv", self.kv)]
         wrong += [f"{w}: must be one of {', '.join(BYTES)}, got {kind!r}" for w, kind in types if kind not in BYTES]
+        if not (0.0 <= self.acceptance < 1.0):
+            wrong.append(f"acceptance: must be at least 0 and below 1, got {self.acceptance!r}")
+        if not (0.0 <= self.draft_share <= 1.0):
+            wrong.append(f"draft_share: must be from 0 to 1, got {self.draft_share!r}")
+        if self.draft_tokens < 0:
+            wrong.append(f"draft_tokens: must be a whole number >= 0, got {self.draft_tokens}")
         if self.tensor_parallel < 1:
             wrong.append(f"tensor_parallel: must be a whole number >= 1, got {self.tensor_parallel}")
         if wrong:
@@ -107,6 +122,9 @@ class Roofline:
         for word, value in values.items():
             object.__setattr__(self, f"_{word}_s", value)
         object.__setattr__(self, "_missed", 1.0 - visited)
+        drafts = self.draft_tokens
+        made = (1.0 - self.acceptance ** (drafts + 1)) / (1.0 - self.acceptance)
+        object.__setattr__(self, "_token_share", (1.0 + drafts * self.draft_share) / made)
 
     @property
     def provenance(self) -> Provenance:
@@ -133,11 +151,25 @@ class Roofline:
 
     def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
         """Return ``(base, slope, steps)`` as `StepTime` says; it breaks where attention changes its roof."""
-        tokens, requests = decodes, decodes
-        compute, compute_slope = self._decode_pair_s * context, self._decode_pair_s * decodes
+        if not (self.draft_tokens and decodes):
+            return self._step(decodes, context, chunks, 1)
+        each = 1 + self.draft_tokens
+        alone, alone_slope, steps = self._step(decodes, context, (), each)
+        if not chunks:
+            return self._token_share * alone, self._token_share * alone_slope, steps
+        base, slope, valid = self._step(decodes, context, chunks, each)
+        saved = 1.0 - self._token_share
+        return base - saved * alone, slope - saved * alone_slope, min(steps, valid)
+
+    def _step(self, decodes: int, context: int, chunks: Sequence[Chunk], each: int) -> Segment:
+        """Return the segment of steps that compute `each` tokens of every decoding request."""
+        tokens = rows = decodes * each
+        requests = decodes
+        compute, compute_slope = self._decode_pair_s * context * each, self._decode_pair_s * tokens
         stored, stored_slope = context, decodes
         for size, past in chunks:
             tokens += size
+            rows += 1
             requests += 1
             compute += self._prompt_pair_s * size * (past + size / 2)
             compute_slope += self._prompt_pair_s * size * size
@@ -147,7 +179,7 @@ class Roofline:
         weights = self._weights_s
         if self._experts_s:
             weights += self._experts_s * (1.0 - self._missed**tokens)
-        matmul = self._matmul_s * tokens + self._head_s * requests
+        matmul = self._matmul_s * tokens + self._head_s * rows
         base = (
             self._fixed_s
             + self._token_s * tokens

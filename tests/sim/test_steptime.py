@@ -224,3 +224,30 @@ def test_the_splitwise_regressions_meet_their_measurements(shared, name, model, 
         errors.append(abs(found * 1e3 / float(row["token_time"]) - 1))
     assert len(errors) > 90
     assert median(errors) < 0.03
+
+
+@given(st.integers(1, 8), st.floats(0, 0.95), st.floats(0, 0.3), st.integers(1, 300), st.integers(1, 8_000))
+def test_a_draft_shares_a_checking_step_among_the_tokens_it_yields(drafts, acceptance, share, decodes, each):
+    plain = Roofline(GPUS["h100"], MODELS["llama-3.1-8b"])
+    model = replace(plain, draft_tokens=drafts, acceptance=acceptance, draft_share=share)
+    context = decodes * each
+    # checking d + 1 tokens of every request costs their products and pairs, and reads the stored tokens once
+    checked, _, _ = plain._step(decodes, context, (), drafts + 1)
+    yielded = sum(acceptance**i for i in range(drafts + 1))
+    found, slope, steps = model.segment(decodes, context)
+    assert found == pytest.approx(checked * (1 + drafts * share) / yielded, rel=1e-12)
+    prompt = [(512, 0)]
+    mixed, _, valid = model.segment(decodes, context, prompt)
+    assert mixed - found == pytest.approx(plain._step(decodes, context, prompt, drafts + 1)[0] - checked, rel=1e-9)
+    assert 1 <= valid <= FOREVER
+    for k in {0, min(steps, 1_000) - 1}:
+        later, _, _ = model.segment(decodes, context + k * decodes)
+        assert found + k * slope == pytest.approx(later, rel=1e-12)
+
+
+def test_a_good_draft_helps_few_requests_more_than_many():
+    plain = Roofline(GPUS["h100"], MODELS["llama-3.1-8b"])
+    drafted = replace(plain, draft_tokens=4, acceptance=0.8, draft_share=0.05)
+    gains = [plain.segment(n, 200 * n)[0] / drafted.segment(n, 200 * n)[0] for n in (1, 64, 512)]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 2 > 1.5 > gains[2]
