@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from workloads.fit import Report
     from workloads.readers import Recording
 
 COLORS = ("#3b6ea5", "#c8652f", "#5c8f4f", "#7b5aa6")
@@ -78,5 +79,42 @@ def _arrivals(recording: Recording, path: Path) -> Path:
     gaps.legend(frameon=False)
     for axes in (rate, gaps):
         axes.grid(alpha=0.25, linewidth=0.6)
+    figure.savefig(path, dpi=144)
+    return path
+
+
+def plot_fit(name: str, report: Report, folder: Path) -> Path:
+    """Draw recorded lengths against the best laws into ``fit-NAME.png``: shares above, and quantiles."""
+    from workloads.fit import kaplan_meier
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"fit-{''.join(c if c.isalnum() else '-' for c in name)}.png"
+    lengths, survival = kaplan_meier(report.sample)
+    figure = Figure(figsize=(8.6, 4.0), layout="constrained")
+    tail, quantiles = figure.subplots(1, 2)
+    grid = np.geomspace(max(lengths[0], 1), 4 * report.longest_seen, 400)
+    shown = survival > 0
+    tail.step(
+        lengths[shown], survival[shown], where="post", color="0.2", linewidth=2.0, label="as recorded (Kaplan-Meier)"
+    )
+    levels = np.geomspace(1.0, max(survival[shown].min(), 1e-6), 200)[1:]
+    recorded = lengths[np.minimum(np.searchsorted(-survival, -levels), len(lengths) - 1)]
+    for (law, fit), color in zip(list(report.fits.items())[:3], COLORS, strict=False):
+        tail.plot(grid, fit.survival(grid), color=color, linewidth=1.3, label=law)
+        wide = np.geomspace(0.5, 1e7, 4000)
+        modelled = wide[np.minimum(np.searchsorted(-fit.survival(wide), -levels), len(wide) - 1)]
+        quantiles.plot(modelled, recorded, ".", color=color, markersize=3, label=law)
+    low = max(float(survival[shown].min()) / 10, 1e-8)
+    tail.set(xscale="log", yscale="log", ylim=(low, 1.3), xlabel="tokens", ylabel="share of answers above")
+    tail.axvspan(report.longest_seen, 4 * report.longest_seen, color="0.93", zorder=0)
+    tail.text(report.longest_seen, 1.05, " guessed", fontsize=8, color="0.4", va="top")
+    edge = (max(float(recorded.min()) / 2, 1), 1.5 * report.longest_seen)
+    quantiles.plot(edge, edge, color="0.6", linewidth=0.8)
+    quantiles.set(xscale="log", yscale="log", xlim=edge, ylim=edge, xlabel="quantile of the law", ylabel="recorded")
+    tail.set_title(f"{name}: answers", loc="left", fontsize=10)
+    quantiles.set_title("quantiles against quantiles", loc="left", fontsize=10)
+    for axes in (tail, quantiles):
+        axes.grid(alpha=0.25, linewidth=0.6)
+    tail.legend(frameon=False, fontsize=8, loc="lower left")
     figure.savefig(path, dpi=144)
     return path

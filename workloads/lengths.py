@@ -9,15 +9,17 @@ continuous law's own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from workloads.checks import at_least, exactly_one, positive, require, share, whole
+from workloads.errors import BadInput, Fault, did_you_mean
 from workloads.trace import MAX_TOKENS
 
 Floats = NDArray[np.float64]
@@ -235,6 +237,127 @@ class Lognormal(_Tailed):
 
 
 @dataclass(frozen=True, slots=True)
+class Weibull(_Tailed):
+    """A Weibull law rounded up: ``P(X > x) = exp(-(x / scale)**shape)``; a shape below 1 has a heavier tail than 1."""
+
+    shape: float
+    scale: float
+    max: int = LIMIT
+    runaway: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(positive("shape", self.shape), positive("scale", self.scale), *self._tail_rules())
+
+    def inverse(self, u: Floats) -> Floats:
+        """Return the continuous law's quantiles."""
+        return np.asarray(self.scale * (-np.log1p(-u)) ** (1.0 / self.shape))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return ``P(X > x)`` of the continuous law."""
+        return np.asarray(np.exp(-((x / self.scale) ** self.shape)))
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma(_Tailed):
+    """A gamma law of mean ``shape * scale``, rounded up."""
+
+    shape: float
+    scale: float
+    max: int = LIMIT
+    runaway: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(positive("shape", self.shape), positive("scale", self.scale), *self._tail_rules())
+
+    def inverse(self, u: Floats) -> Floats:
+        """Return the continuous law's quantiles."""
+        return np.asarray(self.scale * special.gammaincinv(self.shape, u))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return ``P(X > x)`` of the continuous law."""
+        return np.asarray(special.gammaincc(self.shape, x / self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Loglogistic(_Tailed):
+    """A log-logistic law rounded up: ``P(X > x) = 1 / (1 + (x / median)**shape)``, a power tail of index ``shape``."""
+
+    median: float
+    shape: float
+    max: int = LIMIT
+    runaway: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(positive("median", self.median), positive("shape", self.shape), *self._tail_rules())
+
+    def inverse(self, u: Floats) -> Floats:
+        """Return the continuous law's quantiles."""
+        return np.asarray(self.median * (u / (1.0 - u)) ** (1.0 / self.shape))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return ``P(X > x)`` of the continuous law."""
+        return np.asarray(1.0 / (1.0 + (x / self.median) ** self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """One of several laws, by its weight.
+
+    Attributes
+    ----------
+    parts
+        Tables like the study's own, each with ``kind``, the keys of that law, and optionally ``weight`` (1 when
+        absent).
+    """
+
+    parts: tuple[Mapping[str, Any], ...]
+    _laws: tuple[Length, ...] = field(init=False, repr=False, compare=False)
+    _levels: Floats = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require(("parts", self.parts, len(self.parts) > 0, "at least one table"))
+        faults: list[Fault] = []
+        laws, weights = [], []
+        for i, part in enumerate(self.parts):
+            table = dict(part)
+            weights.append(table.pop("weight", 1.0))
+            try:
+                require(at_least("weight", weights[-1], 0.0))
+                laws.append(_law(table))
+            except BadInput as error:
+                faults += [Fault(fault.message, key=f"parts[{i}].{fault.key}") for fault in error.faults]
+        if not faults and not sum(weights) > 0:
+            faults.append(Fault("must not all be 0", key="parts[].weight"))
+        if faults:
+            raise BadInput(*faults)
+        order = sorted((i for i in range(len(laws)) if weights[i] > 0), key=lambda i: laws[i].moments()[0])
+        levels = np.cumsum([weights[i] for i in order])
+        object.__setattr__(self, "_laws", tuple(laws[i] for i in order))
+        object.__setattr__(self, "_levels", levels / levels[-1])
+
+    def quantile(self, u: Floats) -> Ints:
+        """Return counts whose law is the mixture if u is uniform.
+
+        The lowest levels belong to the part with the smallest mean, and so on: across parts counts need not rise with
+        u.
+        """
+        at = np.minimum(np.searchsorted(self._levels, u, side="right"), len(self._laws) - 1)
+        below = np.concatenate(([0.0], self._levels[:-1]))
+        counts = np.empty(len(u), np.int64)
+        for i, law in enumerate(self._laws):
+            mine = at == i
+            inside = (u[mine] - below[i]) / (self._levels[i] - below[i])
+            counts[mine] = law.quantile(np.clip(inside, 0.0, np.nextafter(1.0, 0.0)))
+        return counts
+
+    def moments(self) -> tuple[float, float]:
+        """Return the weighted moments of the parts."""
+        weights = np.diff(self._levels, prepend=0.0)
+        found = np.array([law.moments() for law in self._laws])
+        return float(weights @ found[:, 0]), float(weights @ found[:, 1])
+
+
+@dataclass(frozen=True, slots=True)
 class Empirical:
     """Recorded lengths, drawn with replacement.
 
@@ -303,5 +426,32 @@ LENGTHS: dict[str, type[Length]] = {
     "geometric": Geometric,
     "exponential": Exponential,
     "lognormal": Lognormal,
+    "weibull": Weibull,
+    "gamma": Gamma,
+    "loglogistic": Loglogistic,
+    "mixture": Mixture,
     "empirical": Empirical,
 }
+
+
+def _law(table: Mapping[str, Any]) -> Length:
+    """Return the law that a study's table describes.
+
+    Raises
+    ------
+    workloads.errors.BadInput
+        If there is no such kind, or a key is unknown, missing or out of range.
+    """
+    keys = dict(table)
+    kind = keys.pop("kind", None)
+    law = LENGTHS.get(kind) if isinstance(kind, str) else None
+    if law is None:
+        raise BadInput(Fault(f"must be one of {', '.join(LENGTHS)}{did_you_mean(str(kind), LENGTHS)}", key="kind"))
+    known = [item.name for item in fields(law) if item.init]  # type: ignore[arg-type]  # every law is a dataclass
+    unknown = [Fault(f"no such key; allowed: {', '.join(known)}", key=key) for key in keys if key not in known]
+    if unknown:
+        raise BadInput(*unknown)
+    try:
+        return law(**keys)
+    except TypeError as error:
+        raise BadInput(Fault(str(error).partition(") ")[2], key=str(kind))) from None

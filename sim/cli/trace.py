@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from workloads.readers import Recording
 
+WIDE = 120  # columns of a table that goes into a file or pipe
+
 trace_app = typer.Typer(name="trace", no_args_is_help=True, help="Look at recorded traffic, convert it, make some.")
 trace_app.command("cache")(trace_cache.cache)
 
@@ -80,6 +82,49 @@ def import_(
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
 
 
+@trace_app.command("fit")
+def fit(
+    file: File,
+    format: Format = "auto",
+    cap: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Answers this long were cut (else as recorded, or seen in the data).", show_default=False
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="COLUMN", help="kind or script: fit each alone.")] = None,
+    skip_bad: SkipBad = False,
+    output: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit length laws to answers, some of which a limit cut, and say how far the tail is guessed."""
+    from workloads.describe import CAPS
+    from workloads.fitting import fit_recording
+    from workloads.readers import read_recording
+
+    recording = read_recording(file, format, skip_bad)
+    reports, notes = fit_recording(recording, cap, by)
+    summary: dict[str, Any] = {
+        "file": str(file),
+        "notes": [*recording.notes, *notes],
+        "groups": {name: report.summary(CAPS) for name, report in reports.items()},
+    }
+    if output is not None:
+        from sim.trace_plots import plot_fit
+
+        summary["plots"] = [str(plot_fit(name, report, output)) for name, report in reports.items()]
+    if as_json:
+        _print_json(summary)
+        return
+    for note in summary["notes"]:
+        print(f"note: {note}", file=sys.stderr)
+    _print(*(table for name, group in summary["groups"].items() for table in _fits(name, group)))
+    for name, group in summary["groups"].items():
+        print(f"output = {_toml(group['models'][group['best']]['law'])}  # {name}")
+    for path in summary.get("plots", []):
+        print(path)
+
+
 def _print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
@@ -92,7 +137,9 @@ def _print_notes(recording: Recording) -> None:
 def _print(*tables: Table) -> None:
     from rich.console import Console
 
-    console = Console(soft_wrap=True)
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE
     for table in tables:
         console.print(table)
 
@@ -170,3 +217,29 @@ def _groups(summary: dict[str, Any]) -> list[Table]:
                 table.add_row(name, f"{group['share']:.1%}", *cells)
             tables.append(table)
     return tables
+
+
+def _fits(name: str, group: dict[str, Any]) -> list[Table]:
+    caps = list(group["kaplan_meier"])
+    title = f"{name}: {group['answers']:,.0f} answers, {group['censored_share']:.2%} cut by a limit; share longer than"
+    table = _table(title, "law", "AIC", "distance", *(f"{int(cap):,}" for cap in caps))
+    seen = (group["kaplan_meier"][cap] for cap in caps)
+    table.add_row("as recorded", "", "", *("?" if share is None else f"{share:.3%}" for share in seen))
+    for law, model in group["models"].items():
+        cells = (f"{model['share_above'][cap]['mean']:.3%}" for cap in caps)
+        table.add_row(law, f"+{model['delta_aic']:,.0f}", f"{model['distance']:.3f}", *cells)
+    best = _table(f"95 % intervals of {group['best']}", "longer than", "share", "from", "to", "")
+    for cap in caps:
+        share = group["models"][group["best"]]["share_above"][cap]
+        guessed = "guessed" if int(cap) in group["guessed"] else ""
+        best.add_row(f"{int(cap):,}", *(f"{share[key]:.3%}" for key in ("mean", "low", "high")), guessed)
+    return [table, best]
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401 - any TOML value
+    """Return a value as TOML on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else str(value)

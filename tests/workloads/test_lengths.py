@@ -13,15 +13,22 @@ from workloads.lengths import (
     Constant,
     Empirical,
     Exponential,
+    Gamma,
     Geometric,
     Length,
+    Loglogistic,
     Lognormal,
+    Mixture,
     TwoPoint,
     Uniform,
+    Weibull,
     draw,
 )
 from workloads.substreams import generator
 
+MIXED = Mixture(
+    ({"kind": "lognormal", "median": 3_000, "sigma": 0.5}, {"kind": "constant", "tokens": 100, "weight": 3})
+)
 LAWS: list[Length] = [
     Constant(7),
     Uniform(3, 9),
@@ -33,6 +40,10 @@ LAWS: list[Length] = [
     Lognormal(600, mean=900, max=60_000, runaway=0.01),
     Lognormal(300, sigma=0.0, max=1_000),
     Empirical((5, 1, 9), (1.0, 2.0, 1.0)),
+    Weibull(0.7, 400.0, max=60_000),
+    Gamma(0.8, 500.0, max=60_000),
+    Loglogistic(500, 2.5, max=8_000),
+    MIXED,
 ]
 
 
@@ -44,7 +55,10 @@ def test_moments_are_those_of_the_integers_drawn(law: Length) -> None:
         assert abs(sample.mean() - expected) <= 4.5 * sample.std() / np.sqrt(len(sample)) + 1e-9
 
 
-@given(st.sampled_from(LAWS), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
+@given(
+    st.sampled_from([law for law in LAWS if law is not MIXED]),
+    st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20),
+)
 def test_quantiles_rise_with_the_level(law: Length, levels: list[float]) -> None:
     counts = law.quantile(np.sort(np.array(levels)))
     assert counts.dtype == np.int64
@@ -95,6 +109,12 @@ def test_an_empirical_law_reads_a_histogram(tmp_path) -> None:
         (lambda: TwoPoint(1, 2, float("nan")), {"share"}),
         (lambda: Constant(2.5), {"tokens"}),  # type: ignore[arg-type]
         (lambda: Geometric(0.5), {"mean"}),
+        (lambda: Mixture(()), {"parts"}),
+        (
+            lambda: Mixture(({"kind": "lognorm"}, {"kind": "constant", "weight": -1})),
+            {"parts[0].kind", "parts[1].weight"},
+        ),
+        (lambda: Mixture(({"kind": "constant", "token": 1}, {"kind": "gamma"})), {"parts[0].token", "parts[1].gamma"}),
         (lambda: Empirical((1, -2)), {"values"}),
         (lambda: Empirical((1, 2), (1.0,)), {"weights"}),
         (lambda: Empirical(), {"values | path"}),
