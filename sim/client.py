@@ -13,7 +13,6 @@ from policies.output import (
     Fail,
     FinishReason,
     History,
-    Machine,
     Oracle,
     Outcome,
     OutputPolicy,
@@ -21,7 +20,7 @@ from policies.output import (
     Send,
 )
 from sim.clock import Clock, Moment
-from sim.records import BLOCK, CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Log
+from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
 from sim.replica import Replica, Work
 from workloads.trace import Labels, Trace
 
@@ -54,6 +53,8 @@ class Clients:
         Names of the categories that the calls' columns ``kind`` and ``script`` count.
     open
         Measured calls that have begun and not ended.
+    measuring
+        Whether calls that begin now are measured.
     """
 
     def __init__(self, clock: Clock, replica: Replica, policy: OutputPolicy, model: str, window: int) -> None:
@@ -62,12 +63,13 @@ class Clients:
         self.policy = policy
         self.model = model
         self.window = window
-        self.requests = Log(REQUEST)
-        self.calls = Log(CALL)
+        self.requests = Table(REQUEST)
+        self.calls = Table(CALL)
         self.kinds: tuple[str, ...] = ()
         self.scripts: tuple[str, ...] = ()
         self.open = 0
-        self._measured = True
+        self.measuring = True
+        self._templates: dict[tuple[int, int], Call] = {}
         self._finished = simpy.Event(clock)
 
     def run(self, workload: Iterator[Trace], horizon_s: float, limit_s: float) -> None:
@@ -106,32 +108,36 @@ class Clients:
             )
             for arrival_s, prompt, true, kind, script in columns:
                 if arrival_s >= horizon_s:
-                    self._measured = False
+                    self.measuring = False
                     if not self.open or arrival_s >= limit_s:
                         break
                 if not clock.skip(arrival_s):
                     yield Moment(clock, arrival_s)
-                if not self._measured and not self.open:
+                if not self.measuring and not self.open:
                     break
-                OpenCall(self, number, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script])
+                call = OpenCall(self, number, arrival_s, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script])
+                call.begin()
                 number += 1
             else:
                 continue
             break
-        self._measured = False
+        self.measuring = False
         if not self.open:
             self._finished.succeed()
+
+    def describe(self, kind: int, script: int) -> Call:
+        """Return what a client knows of a call of this kind in this script, but for its prompt."""
+        call = self._templates.get((kind, script))
+        if call is None:
+            call = Call(model=self.model, window=self.window, kind=self.kinds[kind], script=self.scripts[script])
+            self._templates[kind, script] = call
+        return call
 
     def ended(self) -> None:
         """Count a measured call out; the last one ends the simulation."""
         self.open -= 1
-        if not self.open and not self._measured and not self._finished.triggered:
+        if not self.open and not self.measuring and not self._finished.triggered:
             self._finished.succeed()
-
-    @property
-    def measuring(self) -> bool:
-        """Whether calls that begin now are measured."""
-        return self._measured
 
 
 def _codes(labels: Labels | None) -> tuple[list[int], tuple[str, ...]]:
@@ -171,14 +177,16 @@ class OpenCall:
         "true_tokens",
     )
 
-    def __init__(self, clients: Clients, number: int, prompt: int, true_tokens: int, kind: int, script: int) -> None:
+    def __init__(
+        self, clients: Clients, number: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int
+    ) -> None:
         self.clients = clients
         self.number = number
         self.prompt_tokens = self.prompt = prompt
         self.true_tokens = true_tokens
         self.kind = kind
         self.script = script
-        self.arrival_s = clients.clock.now
+        self.arrival_s = arrival_s
         self.attempts = 0
         self.kept = 0  # tokens of the answer that are in the history
         self.dropped = 0  # tokens of a truncated answer that an escalation is to replace
@@ -187,22 +195,21 @@ class OpenCall:
         self.first_truncated = False
         self.measured = clients.measuring
         clients.open += self.measured
-        call = Call(
-            model=clients.model,
-            window=clients.window,
-            prompt_tokens=prompt,
-            kind=clients.kinds[kind],
-            script=clients.scripts[script],
-        )
-        policy = clients.policy
-        self.machine: Machine = (
-            policy.begin(call, true_tokens=true_tokens) if isinstance(policy, Oracle) else policy.begin(call)
-        )
+
+    def begin(self) -> None:
+        """Send the first request."""
+        clients = self.clients
+        known = clients.describe(self.kind, self.script)
+        if clients.policy.needs_oracle:
+            assert isinstance(clients.policy, Oracle)
+            self.machine = clients.policy.begin(known, self.prompt, true_tokens=self.true_tokens)
+        else:
+            self.machine = clients.policy.begin(known, self.prompt)
         decision = self.machine.first()
         if isinstance(decision, Send):
             self._send(decision)
         else:
-            self._refuse(decision)
+            self._refuse()
 
     def _send(self, send: Send) -> None:
         self.sent = send
@@ -212,29 +219,26 @@ class OpenCall:
         clients, response = self.clients, work.response
         output = response.output_tokens
         if self.measured:
-            clients.requests.pending.append(
-                (
-                    self.number,
-                    self.attempts,
-                    _KIND[self.sent.kind],
-                    work.prompt,
-                    work.max_tokens,
-                    output,
-                    _FINISH[response.finish],
-                    _REFUSAL[work.refusal],
-                    work.preemptions,
-                    work.submitted_s,
-                    work.scheduled_s,
-                    work.first_token_s,
-                    work.finished_s,
-                    work.reserved_token_s,
-                )
+            clients.requests.add(
+                self.number,
+                self.attempts,
+                _KIND[self.sent.kind],
+                work.prompt,
+                work.max_tokens,
+                output,
+                _FINISH[response.finish],
+                _REFUSAL[work.refusal],
+                work.preemptions,
+                work.submitted_s,
+                work.scheduled_s,
+                work.first_token_s,
+                work.finished_s,
+                work.reserved_token_s,
             )
+        if not self.attempts:
+            self.first_truncated = response.finish is FinishReason.LENGTH
         self.attempts += 1
         self.reserved += work.reserved_token_s
-        truncated = response.finish is FinishReason.LENGTH
-        if self.attempts == 1:
-            self.first_truncated = truncated
         if self.dropped and response.error is None:  # the answer that replaces the dropped one is in
             self.discarded += self.dropped
             self.dropped = 0
@@ -250,38 +254,35 @@ class OpenCall:
             self._end(decision, output)
 
     def _end(self, decision: Decision, output: int) -> None:
-        if isinstance(decision, Fail):
+        if isinstance(decision, Done):
+            complete = decision.outcome is Outcome.COMPLETE
+            self._record(_COMPLETE if complete else _TRUNCATED, self.kept + output)
+        else:
+            assert isinstance(decision, Fail)
             kept = self.dropped if decision.partial is not Partial.LOST else 0
             self.discarded += self.dropped - kept
             delivered = self.kept + kept
             self._record(_TRUNCATED if delivered else _FAILED, delivered)
-        else:
-            assert isinstance(decision, Done)
-            complete = decision.outcome is Outcome.COMPLETE
-            self._record(_COMPLETE if complete else _TRUNCATED, self.kept + output)
 
-    def _refuse(self, decision: Decision) -> None:
+    def _refuse(self) -> None:
         """Record the request that the policy itself refused to send: no room for a useful answer."""
-        assert isinstance(decision, Fail)
         if self.measured:
             now, nan = self.arrival_s, float("nan")
-            self.clients.requests.pending.append(
-                (
-                    self.number,
-                    0,
-                    0,
-                    self.prompt,
-                    0,
-                    0,
-                    _FINISH[FinishReason.ERROR],
-                    _NO_ROOM,
-                    0,
-                    now,
-                    nan,
-                    nan,
-                    now,
-                    0.0,
-                )
+            self.clients.requests.add(
+                self.number,
+                0,
+                0,
+                self.prompt,
+                0,
+                0,
+                _FINISH[FinishReason.ERROR],
+                _NO_ROOM,
+                0,
+                now,
+                nan,
+                nan,
+                now,
+                0.0,
             )
         self.attempts = 1
         self._record(_FAILED, 0)
@@ -290,25 +291,20 @@ class OpenCall:
         if not self.measured:
             return
         clients = self.clients
-        clients.calls.pending.append(
-            (
-                self.number,
-                self.kind,
-                self.script,
-                self.attempts,
-                outcome,
-                self.first_truncated,
-                outcome == _TRUNCATED,
-                self.prompt_tokens,
-                self.true_tokens,
-                delivered,
-                self.discarded,
-                self.arrival_s,
-                clients.clock.now,
-                self.reserved,
-            )
+        clients.calls.add(
+            self.number,
+            self.kind,
+            self.script,
+            self.attempts,
+            outcome,
+            self.first_truncated,
+            outcome == _TRUNCATED,
+            self.prompt_tokens,
+            self.true_tokens,
+            delivered,
+            self.discarded,
+            self.arrival_s,
+            clients.clock.now,
+            self.reserved,
         )
-        if len(clients.calls.pending) >= BLOCK:
-            clients.calls.pack()
-            clients.requests.pack()
         clients.ended()

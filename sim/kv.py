@@ -9,7 +9,7 @@ UNBOUNDED = 1 << 60
 """More steps than any run has."""
 
 LONGEST_RUN = 4096
-"""Steps in one run of a growing pool; bounds the tables below at the price of one more event every 4,096 tokens."""
+"""Steps in one run of a growing pool: bounds tables of the timeline; costs one more event every 4,096 tokens."""
 
 
 class Growth:
@@ -26,14 +26,14 @@ class Growth:
         ``b``, tokens in a block.
     """
 
-    __slots__ = ("_counts", "_size", "_taken")
+    __slots__ = ("_counts", "_size", "_slack")
 
     def __init__(self, block_tokens: int) -> None:
         self._size = block_tokens
         # The classes twice over, so that any rotation of them is one slice.
         self._counts = array("i", [0] * (2 * block_tokens))
-        # Blocks that a class with its first block in step 0 takes in u steps, at index u + b - 1; none for u <= 0.
-        self._taken = [0] * block_tokens + [step // block_tokens + 1 for step in range(LONGEST_RUN)]
+        # Tokens that still fit into the blocks of a request, in the order of `classes`.
+        self._slack: list[int] = [*range(block_tokens - 2, -1, -1), block_tokens - 1]
 
     def join(self, context: int, iteration: int) -> None:
         """Count in a request that begins to decode at ``iteration`` with ``context`` tokens known."""
@@ -56,11 +56,12 @@ class Growth:
         first = (2 - iteration) % self._size
         return self._counts[first : first + self._size]
 
-    def demand(self, iteration: int, steps: int) -> int:
-        """Return the blocks that the next ``steps`` iterations take, at most :data:`LONGEST_RUN` of them."""
+    def held(self, iteration: int, context: int) -> int:
+        """Return the blocks held in the next iteration by requests with ``context`` tokens in sum."""
         size = self._size
         first = (2 - iteration) % size
-        return sum(map(mul, self._counts[first : first + size], self._taken[steps : steps + size]))
+        slack: int = sum(map(mul, self._counts[first : first + size], self._slack))
+        return (context + slack) // size
 
     def reach(self, iteration: int, requests: int, blocks: int) -> int:
         """Return how many iterations ``blocks`` blocks last: the largest number whose demand does not exceed them."""
@@ -76,7 +77,7 @@ class Growth:
 
 
 class Pool:
-    """Blocks of the KV pool: how many there are, how many are held.
+    """Blocks of the KV pool: how many there are, and how many are charged to requests that do not grow.
 
     Parameters
     ----------
@@ -92,8 +93,3 @@ class Pool:
         self.block_tokens = block_tokens
         self.blocks = tokens // block_tokens
         self.held = 0
-
-    @property
-    def free(self) -> int:
-        """Blocks that nobody holds."""
-        return self.blocks - self.held

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from policies.output import FinishReason, Kind
-
-Rows = NDArray[np.void]
+from sim.rows import Log, Rows
 
 KINDS = tuple(Kind)
 FINISHES = tuple(FinishReason)
@@ -36,7 +33,8 @@ REQUEST = np.dtype(
         ("first_token_s", "f8"),
         ("finished_s", "f8"),
         ("reserved_token_s", "f4"),
-    ]
+    ],
+    align=True,
 )
 """A request: the call it belongs to, its place among that call's requests (from 0), what it asked for and got, when."""
 
@@ -56,7 +54,8 @@ CALL = np.dtype(
         ("arrival_s", "f8"),
         ("finished_s", "f8"),
         ("reserved_token_s", "f4"),
-    ]
+    ],
+    align=True,
 )
 """A call: what the model would have written, what was delivered, what was generated and thrown away, when."""
 
@@ -69,35 +68,30 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-BLOCK = 8192
-"""Rows that wait as tuples before they become columns."""
 
+class Table:
+    """All rows of one kind, about 65 bytes a row.
 
-@dataclass(slots=True)
-class Log:
-    """Rows of one kind: appended as tuples, kept as typed columns (about 65 bytes a row).
-
-    Attributes
+    Parameters
     ----------
     dtype
         The row.
-    pending
-        Rows to be packed; append to it and call :meth:`pack` from time to time.
+
+    Attributes
+    ----------
+    add
+        Append a row, its fields in order.
     """
 
-    dtype: np.dtype[Any]
-    pending: list[tuple[Any, ...]] = field(default_factory=list)
-    _packed: list[Rows] = field(default_factory=list)
-
-    def pack(self) -> None:
-        """Turn the pending rows into columns."""
-        if self.pending:
-            self._packed.append(np.array(self.pending, dtype=self.dtype))
-            self.pending.clear()
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self._blocks: list[Rows] = []
+        self._log = Log(dtype, self._blocks.append)
+        self.add = self._log.add
 
     def rows(self) -> Rows:
         """Return all rows so far."""
-        self.pack()
-        if len(self._packed) != 1:
-            self._packed = [np.concatenate(self._packed) if self._packed else np.empty(0, self.dtype)]
-        return self._packed[0]
+        self._log.flush()
+        rows = np.concatenate(self._blocks) if self._blocks else np.empty(0, self._dtype)
+        self._blocks[:] = [rows]
+        return rows

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -25,7 +25,7 @@ from sim.admission import AdmissionRule
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
 from sim.steptime import StepTime
-from sim.timeline import BLOCK, Series, Timeline
+from sim.timeline import Series, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,6 @@ class Server:
             )
 
 
-PENDING = Response(FinishReason.ERROR, error=ErrorKind.EMPTY)
-"""What a client would get that did not wait: nothing has been said yet."""
-
-
 Answer = Callable[["Work"], None]
 
 
@@ -102,22 +98,37 @@ class Work:
     answer
         Called with the request when its response is there.
     response
-        What the client gets.
+        What the client gets; not there before.
     """
 
-    generated = 0
-    todo = 0  # prompt tokens still to compute
-    past = 0  # prompt tokens computed
-    blocks = 0  # charged at the admission
-    entry = -1  # number of its present stay among the decoding requests, -1 while there is none
-    since = 0  # iteration at which that began
-    preemptions = 0
-    reserved_token_s = 0.0
-    scheduled_s = math.nan
-    first_token_s = math.nan
-    last_token_s = math.nan
-    finished_s = math.nan
-    refusal = ""
+    __slots__ = (
+        "answer",
+        "blocks",
+        "entry",
+        "finished_s",
+        "first_token_s",
+        "generated",
+        "last_token_s",
+        "max_tokens",
+        "number",
+        "past",
+        "preemptions",
+        "prompt",
+        "refusal",
+        "reserved_token_s",
+        "response",
+        "scheduled_s",
+        "since",
+        "submitted_s",
+        "todo",
+    )
+
+    blocks: int  # charged at the admission
+    todo: int  # prompt tokens still to compute
+    past: int  # prompt tokens computed
+    since: int  # iteration at which its present stay among the decoding requests began
+    last_token_s: float  # when it was preempted
+    response: Response
 
     def __init__(self, number: int, prompt: int, max_tokens: int, now: float, answer: Answer) -> None:
         self.number = number
@@ -125,7 +136,12 @@ class Work:
         self.max_tokens = max_tokens
         self.submitted_s = now
         self.answer = answer
-        self.response = PENDING
+        self.generated = 0
+        self.entry = -1  # number of its present stay among the decoding requests, -1 while there is none
+        self.preemptions = 0
+        self.reserved_token_s = 0.0
+        self.scheduled_s = self.first_token_s = self.finished_s = math.nan
+        self.refusal = ""
 
 
 BEYOND_WINDOW = "beyond the window"
@@ -133,6 +149,9 @@ BEYOND_POOL = "beyond the pool"
 QUEUE_FULL = "queue is full"
 REFUSALS = {BEYOND_WINDOW: ErrorKind.INVALID, BEYOND_POOL: ErrorKind.INVALID, QUEUE_FULL: ErrorKind.RATE_LIMITED}
 """Why a server refuses a request, and what its client hears."""
+
+
+NOBODY: Sequence[tuple[Work, int]] = ()
 
 
 class Replica:
@@ -161,6 +180,40 @@ class Replica:
         Iterations so far.
     """
 
+    __slots__ = (
+        "_alarm",
+        "_base",
+        "_budget",
+        "_context",
+        "_cut",
+        "_decoding",
+        "_ends",
+        "_entries",
+        "_growth",
+        "_idle",
+        "_lengths",
+        "_longest",
+        "_moment",
+        "_partial",
+        "_pool",
+        "_prompts",
+        "_running",
+        "_segment",
+        "_slope",
+        "_spare",
+        "_started_s",
+        "_steps",
+        "_submitted",
+        "_waiting",
+        "_whole",
+        "clock",
+        "iterations",
+        "most_running",
+        "preemptions",
+        "server",
+        "timeline",
+    )
+
     def __init__(self, clock: Clock, server: Server, tick_s: float = 60.0, stepped: bool = False) -> None:
         self.clock = clock
         self.server = server
@@ -174,6 +227,9 @@ class Replica:
         self._spare = server.rule.spare(self._pool.blocks)
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
         self._submitted = 0
+        self._cut: dict[int, Response] = {}  # responses are values: equal ones are shared
+        self._whole: dict[int, Response] = {}
+        self._segment = server.step_time.segment
         self._entries = count()
 
         self._waiting: deque[Work] = deque()
@@ -189,11 +245,8 @@ class Replica:
         self._steps = 0
         self._started_s = 0.0
         self._base = self._slope = 0.0
-        self._prompts: list[tuple[Work, int]] = []
-        self._levels = (0, 0, 0, 0)  # requests, tokens stored in the first iteration, more in each further, blocks held
-        self._taken = 0  # blocks taken for its first iteration
-        self._still = Growth(server.block_tokens).classes(0) if server.rule.grows else None  # nobody grows within it
-        self._room = False  # whether an arrival could join at the run's next boundary
+        self._prompts: Sequence[tuple[Work, int]] = NOBODY
+        self._budget = 0  # tokens that its iterations leave free
         self._idle = False
         self._alarm: simpy.Event = simpy.Event(clock)
         clock.process(self._serve())
@@ -226,12 +279,12 @@ class Replica:
             self._lengths[work.number] = true_tokens
             waiting = self._waiting
             waiting.append(work)
-            self.timeline.queue.append((now, len(waiting)))
+            self.timeline.queue.add(now, len(waiting))
             if self._idle:
                 self._idle = False
                 Moment.instead(self._alarm, now, SCHEDULING)
             elif self._steps > 1 and (
-                (self._room and len(waiting) == 1 and self._fits(work))
+                (self._budget > 0 and len(waiting) == 1 and self._could_enter(work))
                 or (server.max_waiting is not None and len(waiting) > server.max_waiting)
             ):
                 self._end_run_at_next_boundary(now)
@@ -261,80 +314,52 @@ class Replica:
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
         clock = self.clock
+        now = clock.now
         while True:
-            self._schedule(clock.now)
-            if self._steps:
-                end = self._time_after(self._steps)
-                if not clock.skip(end):
-                    self._alarm = Moment(clock, end, COMPLETION)
-                    yield self._alarm
-                self._complete(clock.now)
-                if not clock.quiet():
-                    yield Moment(clock, clock.now, SCHEDULING)
-            else:
+            end = self._schedule(now)
+            if end is None:
                 self._idle = True
                 self._alarm = simpy.Event(clock)
                 yield self._alarm
+                now = clock.now
+                continue
+            if not clock.skip(end):
+                self._alarm = Moment(clock, end, COMPLETION)
+                yield self._alarm
+            now = clock.now
+            self._complete(now)
+            if not clock.quiet():
+                yield Moment(clock, now, SCHEDULING)
 
-    def _schedule(self, now: float) -> None:
-        """Decide the next run: who advances, who enters, how many equal iterations follow."""
-        server, waiting, running = self.server, self._waiting, self._running
-        preempted = self._growth is not None and self._grow(self._growth, now)
-        budget = server.max_num_batched_tokens - self._decoding
-        prompts: list[tuple[Work, int]] = []
-        refused: list[Work] = []
-        if self._partial is not None:
-            work = self._partial
-            tokens = min(work.todo, budget)
-            budget -= tokens
-            prompts.append((work, tokens))
-        if waiting:
-            if not preempted:
-                while waiting and budget > 0 and len(running) < server.max_num_seqs:
-                    work = waiting[0]
-                    if not self._fits(work):
-                        break
-                    tokens = todo = work.prompt + work.generated
-                    if todo > budget:
-                        if server.chunked_prefill:
-                            tokens = budget
-                            self._partial = work
-                        elif prompts:
-                            break
-                    budget -= tokens
-                    waiting.popleft()
-                    self._admit(work, todo, now)
-                    prompts.append((work, tokens))
-                if len(running) > self.most_running:
-                    self.most_running = len(running)
-            if server.max_waiting is not None:
-                while len(waiting) > server.max_waiting:
-                    refused.append(waiting.pop())
-            self.timeline.queue.append((now, len(waiting)))
-        if self._decoding or prompts:
-            self._plan(prompts, budget, now)
-        for work in refused:  # whose clients may send again at once, into the next iteration
-            self._refuse(work, QUEUE_FULL)
+    def _schedule(self, now: float) -> float | None:
+        """Decide the next run: who advances, who enters, how many equal iterations follow.
 
-    def _plan(self, prompts: list[tuple[Work, int]], budget: int, now: float) -> None:
-        """Set the run: its iterations, their cost, what they hold."""
+        Returns
+        -------
+        float or None
+            When it ends, seconds; None if there is nothing to do.
+        """
+        growth, pool = self._growth, self._pool
+        preempted = False
+        if growth is not None and self._scarce(1) and self._lacks(0):
+            self._make_room(now)
+            preempted = True
+        self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
         decoding, context = self._decoding, self._context
         steps = self._longest
-        used, rise = context, decoding
         if prompts:
-            chunks = []
-            for work, tokens in prompts:
-                chunks.append((tokens, work.past))
-                used += tokens + work.past
-                rise += tokens
-            base, slope, valid = self.server.step_time.segment(decoding, context, chunks)
+            chunks = [(tokens, work.past) for work, tokens in prompts]
+            base, slope, valid = self._segment(decoding, context, chunks)
             work, tokens = prompts[0]
             # Equal pieces of one prompt that fill the budget: nobody else enters before it is computed.
-            alike = work.todo // tokens if budget <= 0 and len(prompts) == 1 else 1
+            alike = work.todo // tokens if self._budget <= 0 and len(prompts) == 1 else 1
             if alike < steps:
                 steps = alike
+        elif decoding:
+            base, slope, valid = self._segment(decoding, context)
+            self._budget = self.server.max_num_batched_tokens - decoding
         else:
-            base, slope, valid = self.server.step_time.segment(decoding, context)
+            return None
         if valid < steps:
             steps = valid
         if decoding and steps > 1:
@@ -344,33 +369,77 @@ class Replica:
             left = ends[0][0] - self.iterations
             if left < steps:
                 steps = left
-            if self._growth is not None and steps > 1:
-                free = self._pool.free
-                if free < decoding * (steps // self._pool.block_tokens + 1):
-                    steps = min(steps, self._growth.reach(self.iterations, decoding, free + self._taken))
-        self._prompts = prompts
+            if growth is not None and self._scarce(steps):
+                free = pool.blocks - pool.held - growth.held(self.iterations, context)
+                steps = min(steps, growth.reach(self.iterations, decoding, free + growth.now(self.iterations)))
         self._steps = steps
         self._started_s = now
         self._base, self._slope = base, slope
-        self._levels = (len(self._running), used, rise, self._pool.held)
-        self._room = budget > 0 and len(self._running) < self.server.max_num_seqs
+        return now + (steps * base + (steps * (steps - 1) >> 1) * slope)
+
+    def _gather(self, now: float, open_: bool) -> Sequence[tuple[Work, int]]:
+        """Return the prompts that the next iteration computes, each with its tokens in it; let requests enter.
+
+        First the rest of the prompt that is computed in pieces, then who waits, first come first served, up to the
+        first that does not fit; nobody enters when the scheduler has just preempted somebody (``open_`` is false).
+        """
+        server, waiting, running, pool = self.server, self._waiting, self._running, self._pool
+        budget = server.max_num_batched_tokens - self._decoding
+        prompts: list[tuple[Work, int]] = []
+        if self._partial is not None:
+            work = self._partial
+            tokens = min(work.todo, budget)
+            budget -= tokens
+            prompts.append((work, tokens))
+        while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
+            work = waiting[0]
+            blocks = server.rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
+            if self._lacks(blocks + (self._spare if running else 0)):
+                break
+            tokens = todo = work.prompt + work.generated
+            if todo > budget:
+                if server.chunked_prefill:
+                    tokens = budget
+                    self._partial = work
+                elif prompts:
+                    break
+            budget -= tokens
+            waiting.popleft()
+            prompts.append((work, tokens))
+            running[work.number] = work
+            pool.held += blocks
+            work.blocks = blocks
+            work.todo = todo
+            work.past = 0
+            work.reserved_token_s -= now * (blocks * pool.block_tokens)
+            if work.scheduled_s != work.scheduled_s:  # nan: for the first time
+                work.scheduled_s = now
+        self._budget = budget
+        if len(running) > self.most_running:
+            self.most_running = len(running)
+        if server.max_waiting is not None:
+            self._turn_away(server.max_waiting)
+        self.timeline.queue.add(now, len(waiting))
+        return prompts
+
+    def _turn_away(self, most: int) -> None:
+        """Refuse the newest of those who wait beyond ``most``; a client that sends again at once waits for the next."""
+        refused = [self._waiting.pop() for _ in range(len(self._waiting) - most)]
+        for work in refused:
+            self._refuse(work, QUEUE_FULL)
 
     def _complete(self, now: float) -> None:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
         self._log(steps)
-        growth = self._growth
-        if growth is not None:
-            if steps > 1 and self._decoding:
-                self._pool.held += growth.demand(iteration, steps) - self._taken
-            base, slope, pairs = self._base, self._slope, steps * (steps - 1) >> 1
-            self._moment += iteration * (steps * base + pairs * slope) + pairs * (base + (2 * steps - 1) / 3 * slope)
-        if len(self.timeline.runs) >= BLOCK:
-            self.timeline.settle()
+        if self._growth is not None:
+            pairs = steps * (steps - 1) >> 1
+            self._moment += iteration * (now - self._started_s) + pairs * (
+                self._base + (2 * steps - 1) / 3 * self._slope
+            )
         self.iterations = iteration = iteration + steps
         self._context += self._decoding * steps
         self._steps = 0
-
         ends = self._ends
         while ends and ends[0][0] <= iteration:
             _, entry, work = heappop(ends)
@@ -385,38 +454,58 @@ class Replica:
 
     def _log(self, steps: int) -> None:
         """Log the first ``steps`` iterations of the run in progress."""
-        classes = None
+        stored = rise = 0
+        for work, tokens in self._prompts:
+            stored += tokens + work.past
+            rise += tokens
+        timeline = self.timeline
         if self._growth is not None:
-            classes = self._growth.classes(self.iterations) if steps > 1 and self._decoding else self._still
-        self.timeline.runs.append(
-            (self._started_s, self._base, self._slope, steps, self._decoding, *self._levels, classes)
+            timeline.classes.append(self._growth.classes(self.iterations))
+        timeline.runs.add(
+            self._started_s,
+            self._base,
+            self._slope,
+            steps,
+            self._decoding,
+            len(self._running),
+            self._context,
+            stored,
+            rise,
+            self._pool.held,
         )
 
     # ------------------------------------------------------------------ a request's life
 
-    def _fits(self, work: Work) -> bool:
-        pool = self._pool
-        need = self.server.rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
-        return need + (self._spare if self._running else 0) <= pool.blocks - pool.held
+    def _could_enter(self, work: Work) -> bool:
+        rule, pool = self.server.rule, self._pool
+        if len(self._running) >= self.server.max_num_seqs:
+            return False
+        blocks = rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
+        return not self._lacks(blocks + (self._spare if self._running else 0))
 
-    def _admit(self, work: Work, todo: int, now: float) -> None:
-        """Put a waiting request into the batch, its prompt still to compute."""
+    def _scarce(self, steps: int) -> bool:
+        """Return whether the next iterations may lack blocks: a bound that is cheap to look at."""
         pool = self._pool
-        work.blocks = blocks = self.server.rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
-        pool.held += blocks
-        work.todo = todo
-        work.past = 0
-        self._running[work.number] = work
-        if work.scheduled_s != work.scheduled_s:  # nan: for the first time
-            work.scheduled_s = now
-        work.reserved_token_s -= now * (blocks * pool.block_tokens)
+        size = pool.block_tokens
+        return self._context + self._decoding * (steps + size) > (pool.blocks - pool.held) * size
+
+    def _lacks(self, blocks: int) -> bool:
+        """Return whether the pool has fewer free blocks than these, after what the next iteration takes."""
+        pool, growth = self._pool, self._growth
+        free = pool.blocks - pool.held - blocks
+        if growth is None:
+            return free < 0
+        size = pool.block_tokens
+        if self._context + self._decoding * (size - 1) <= free * size:  # enough even if every last block were empty
+            return False
+        return growth.held(self.iterations, self._context) > free
 
     def _produce(self, work: Work, now: float) -> None:
         """Let the computed prompt bring its token; the request decodes from the next iteration on."""
         if work is self._partial:
             self._partial = None
         if work.generated:
-            self.timeline.stalls.append((now, now - work.last_token_s))
+            self.timeline.stalls.add(now, now - work.last_token_s)
         else:
             work.first_token_s = now
         work.generated += 1
@@ -433,6 +522,7 @@ class Replica:
         heappush(self._ends, (iteration + left, entry, work))
         if self._growth is not None:
             self._growth.join(context, iteration)
+            self._pool.held -= work.blocks  # from here on counted by its class
             tokens = work.blocks * self._pool.block_tokens
             work.reserved_token_s += now * tokens - self._charged(context - iteration, now)
 
@@ -455,8 +545,7 @@ class Replica:
             self._withdraw(work, now)
         else:
             self._growth.leave(context, iteration)
-            self._pool.held += (1 - context) // self._pool.block_tokens  # less ceil((context - 1) / b): the last token
-            work.reserved_token_s += self._charged(context - iteration, now)  # is not stored
+            work.reserved_token_s += self._charged(context - iteration, now)
             del self._running[work.number]
 
     def _charged(self, fill: int, now: float) -> float:
@@ -466,7 +555,12 @@ class Replica:
     def _respond(self, work: Work, now: float) -> None:
         work.finished_s = now
         truncated = self._lengths.pop(work.number) > work.max_tokens
-        work.response = Response(FinishReason.LENGTH if truncated else FinishReason.STOP, work.generated)
+        responses = self._cut if truncated else self._whole
+        response = responses.get(work.generated)
+        if response is None:
+            finish = FinishReason.LENGTH if truncated else FinishReason.STOP
+            response = responses[work.generated] = Response(finish, work.generated)
+        work.response = response
         work.answer(work)
 
     def _refuse(self, work: Work, reason: str) -> None:
@@ -476,16 +570,10 @@ class Replica:
         work.response = Response(FinishReason.ERROR, error=REFUSALS[reason])
         work.answer(work)
 
-    def _grow(self, growth: Growth, now: float) -> bool:
-        """Take the decoding requests' next blocks; preempt the last in while they do not fit. Return if any was."""
-        pool, iteration = self._pool, self.iterations
-        preempted = False
-        while (taken := growth.now(iteration)) > pool.blocks - pool.held:
+    def _make_room(self, now: float) -> None:
+        """Preempt the last in while the next iteration lacks blocks."""
+        while self._lacks(0):
             self._preempt(now)
-            preempted = True
-        pool.held += taken
-        self._taken = taken
-        return preempted
 
     def _preempt(self, now: float) -> None:
         """Put the last admitted request back to the head of the queue; it is recomputed, its answer so far included."""

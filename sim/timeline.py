@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.kv import LONGEST_RUN
+from sim.rows import Log, Rows
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
@@ -24,13 +25,27 @@ WIDTH = 0.005
 """Relative width of a bin of inter-token latencies: a quantile is off by half of it at most (the rule of DDSketch,
 arXiv 1908.10693)."""
 
-BLOCK = 4096
-"""Runs that are integrated at once."""
+RUN = np.dtype(
+    [
+        ("start_s", "f8"),  # when it began
+        ("base_s", "f8"),  # time of its first iteration
+        ("slope_s", "f8"),  # what each further iteration takes more
+        ("steps", "i8"),  # iterations
+        ("decoding", "i8"),  # requests that make a token in each
+        ("running", "i8"),  # requests in the batch
+        ("context", "i8"),  # tokens of the decoding requests when it began
+        ("stored", "i8"),  # tokens of prompts that are stored at the end of the first iteration
+        ("rise", "i8"),  # what each further iteration adds to them
+        ("held", "i8"),  # blocks charged to requests that do not grow
+    ]
+)
+"""What is logged of a run."""
 
-Run = tuple[float, float, float, int, int, int, int, int, int, "array[int] | None"]
-"""Start (s); time of the first iteration (s) and what each further one adds; iterations; decoding requests; requests in
-the batch; tokens stored at the end of the first iteration and what each further one adds; blocks held in the first
-iteration; the classes of :class:`sim.kv.Growth` at the start, None if nothing grows."""
+QUEUE = np.dtype([("time_s", "f8"), ("waiting", "i8")])
+"""When the queue changed, and how many waited from then on."""
+
+STALL = np.dtype([("time_s", "f8"), ("length_s", "f8")])
+"""When a single gap between two tokens ended, as a preempted request has one when it is recomputed; its length."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,15 +131,18 @@ class Timeline:
     Attributes
     ----------
     runs, queue, stalls
-        Logs to append to: runs (:data:`Run`); (time, requests waiting from then on); (time, length) of single gaps, as
-        a preempted request has one when it has been recomputed.
+        Logs of :data:`RUN`, :data:`QUEUE` and :data:`STALL`, in order of time.
+    classes
+        For a rule that grows, the classes of :class:`sim.kv.Growth` when each run in the log began.
     """
 
     def __init__(self, tick_s: float, block_tokens: int) -> None:
         self.tick_s = tick_s
-        self.runs: list[Run] = []
-        self.queue: list[tuple[float, int]] = [(0.0, 0)]
-        self.stalls: list[tuple[float, float]] = []
+        self.runs = Log(RUN, self._settle_runs)
+        self.queue = Log(QUEUE, self._settle_queue)
+        self.stalls = Log(STALL, self._settle_stalls)
+        self.classes: list[array[int]] = []
+        self._waiting: tuple[float, int] = (0.0, 0)  # the last change of the queue that was settled
         self.block_tokens = block_tokens
         self._sums = np.zeros(3)  # running, reserved, used up to the last settled run
         self._waited = 0.0
@@ -141,22 +159,16 @@ class Timeline:
         self._taken = np.concatenate([lead, held])
         self._plain = np.concatenate([lead, np.cumsum(held)])
         self._late = np.concatenate([lead, np.cumsum(held * steps) - np.cumsum(held) * (steps + 1)])
+        self._slack = np.append(
+            np.arange(block_tokens - 2, -1, -1), block_tokens - 1
+        )  # tokens that last blocks still hold
         self._turn = np.arange(block_tokens)  # the tables' order of the classes of `Growth`
-
-    def settle(self) -> None:
-        """Integrate what has been logged. The last run must have ended."""
-        self._settle_runs()
-        self._settle_queue()
-        if self.stalls:
-            when, length = (np.array(column) for column in zip(*self.stalls, strict=True))
-            self.stalls.clear()
-            one = np.ones(len(when), dtype=np.int64)
-            self._count((when // self.tick_s).astype(np.int64), length, 0.0 * length, 0 * one, one, one, 0 * one)
 
     def close(self, end_s: float) -> Series:
         """Settle everything up to the end and return it. Nothing may be logged afterwards."""
-        self.queue.append((end_s, self.queue[-1][1]))
-        self.settle()
+        for log in (self.runs, self.queue, self.stalls):
+            log.flush()
+        self._settle_queue(np.array([(end_s, self._waiting[1])], QUEUE))
         ticks = int(end_s // self.tick_s)
         grid = np.concatenate([np.zeros((3, 1)), *self._grid], axis=1)
         grid = np.concatenate([grid, np.repeat(self._sums[:, None], ticks + 2 - grid.shape[1], axis=1)], axis=1)
@@ -195,17 +207,22 @@ class Timeline:
         place = steps[:, None] + self._turn
         return (counts * self._plain[place]).sum(axis=1), (counts * self._late[place]).sum(axis=1)
 
-    def _settle_runs(self) -> None:
-        if not self.runs:
-            return
-        *columns, classes = zip(*self.runs, strict=True)
-        self.runs.clear()
-        start, base, slope = (np.array(column, dtype=np.float64) for column in columns[:3])
-        steps, decoding, running, used, rise, held = (np.array(column, dtype=np.int64) for column in columns[3:])
+    def _settle_stalls(self, log: Rows) -> None:
+        zero = np.zeros(len(log), dtype=np.int64)
+        tick = (log["time_s"] // self.tick_s).astype(np.int64)
+        self._count(tick, log["length_s"], zero.astype(float), zero, zero + 1, zero + 1, zero)
+
+    def _settle_runs(self, log: Rows) -> None:
+        start, base, slope, steps, decoding, running, context, stored, rise, held = (
+            log[name] for name in RUN.names or ()
+        )
+        reserved = held * self.block_tokens
         grown = None
-        if classes[0] is not None:
-            grown = np.frombuffer(b"".join(classes), dtype=np.intc).reshape(len(start), self.block_tokens)
-        run = _Runs(start, base, slope, steps, running, used, rise, held * self.block_tokens, grown, self)
+        if self.classes:
+            grown = np.frombuffer(b"".join(self.classes), dtype=np.intc).reshape(len(start), self.block_tokens)
+            self.classes.clear()
+            reserved += context + grown @ self._slack
+        run = _Runs(start, base, slope, steps, running, context + stored, decoding + rise, reserved, grown, self)
         every = np.arange(len(start))
         areas = run.areas(every, steps)
         sums = self._sums[:, None] + np.concatenate([np.zeros((3, 1)), np.cumsum(areas, axis=1)], axis=1)
@@ -272,12 +289,10 @@ class Timeline:
         numbers = np.bincount(inverse, weights=number).astype(np.int64)
         self._gaps.append((key >> 20, (key & ((1 << 20) - 1)) - (1 << 19), numbers))
 
-    def _settle_queue(self) -> None:
-        if len(self.queue) < 2:
-            return
-        when = np.array([time for time, _ in self.queue])
-        waiting = np.array([number for _, number in self.queue], dtype=np.int64)
-        self.queue[:-1] = []
+    def _settle_queue(self, log: Rows) -> None:
+        when = np.append(self._waiting[0], log["time_s"])
+        waiting = np.append(self._waiting[1], log["waiting"])
+        self._waiting = (float(when[-1]), int(waiting[-1]))
         sums = self._waited + np.concatenate([[0.0], np.cumsum(waiting[:-1] * np.diff(when))])
         ticks = np.arange(sum(map(len, self._waits)) + 1, int(np.floor(when[-1] / self.tick_s)) + 1) * self.tick_s
         which = np.searchsorted(when, ticks, side="right") - 1

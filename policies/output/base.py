@@ -133,8 +133,17 @@ class OutputPolicy:
         """Return what the policy would send, before the model's limit and the window have their say."""
         raise NotImplementedError
 
-    def begin(self, call: Call) -> Machine:
-        """Return the machine of one call. The plans of equal calls are shared, so this is cheap."""
+    def begin(self, call: Call, prompt_tokens: int | None = None) -> Machine:
+        """Return the machine of one call. The plans of equal calls are shared, so this is cheap.
+
+        Parameters
+        ----------
+        call
+            What the client knows of the call.
+        prompt_tokens
+            The estimate of the prompt where the call's own does not hold: many calls that differ in nothing else can
+            be begun with one description.
+        """
         sticky = call.calls_since_escalation is not None and call.calls_since_escalation < self.sticky
         key = (
             call.model,
@@ -151,7 +160,7 @@ class OutputPolicy:
             if len(self._plans) >= _PLANS_KEPT:
                 self._plans.clear()
             plan = self._plans[key] = self._plan(call, sticky)
-        return Machine(plan, call.prompt_tokens)
+        return Machine(plan, call.prompt_tokens if prompt_tokens is None else prompt_tokens)
 
     def _plan(self, call: Call, sticky: bool) -> Plan:
         known = self._known(call)

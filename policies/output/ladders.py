@@ -315,7 +315,7 @@ class Oracle(OutputPolicy):
 
     needs_oracle: ClassVar[bool] = True
 
-    def begin(self, call: Call, *, true_tokens: int | None = None) -> Machine:
+    def begin(self, call: Call, prompt_tokens: int | None = None, *, true_tokens: int | None = None) -> Machine:
         """Return the machine of one call that asks for exactly its true length.
 
         Raises
@@ -328,7 +328,7 @@ class Oracle(OutputPolicy):
                 "true_tokens: an oracle's calls begin with their true length, which only a simulator knows"
             )
         plan = self._bounded((initial(max(1, true_tokens)),), self._known(call))
-        return Machine(plan, call.prompt_tokens)
+        return Machine(plan, call.prompt_tokens if prompt_tokens is None else prompt_tokens)
 
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         raise AssertionError("an oracle's only request is its true length")

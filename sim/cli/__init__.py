@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sim.cli import calibrate, conformance, measured, study
+from sim.cli import calibrate, compare, conformance, measured, study
 from sim.cli.trace import trace_app
 from workloads.errors import BadInput
 
@@ -18,11 +18,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich would wrap errors into boxes, which breaks clicking on and searching for them
 )
-app.add_typer(trace_app)
+app.command("compare")(compare.compare)
+app.command("run")(compare.run)
 app.command("validate")(study.validate)
 app.command("schema")(study.schema)
 app.command("init")(study.init)
 app.command("list")(study.list_known)
+app.add_typer(trace_app)
 app.command("conformance")(conformance.conformance)
 app.command("calibrate")(calibrate.calibrate)
 app.command("measured")(measured.measured)

@@ -63,6 +63,7 @@ class Roofline:
     acceptance: float = 0.0
     draft_share: float = 0.0
 
+    _alone_s: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)  # by tokens
     _fixed_s: float = field(init=False, repr=False, compare=False)  # every step
     _token_s: float = field(init=False, repr=False, compare=False)  # all-reduces, a token
     _matmul_s: float = field(init=False, repr=False, compare=False)  # computing, a token
@@ -167,26 +168,35 @@ class Roofline:
         requests = decodes
         compute, compute_slope = self._decode_pair_s * context * each, self._decode_pair_s * tokens
         stored, stored_slope = context, decodes
-        for size, past in chunks:
-            tokens += size
-            rows += 1
-            requests += 1
-            compute += self._prompt_pair_s * size * (past + size / 2)
-            compute_slope += self._prompt_pair_s * size * size
-            stored += past
-            stored_slope += size
+        if chunks:
+            for size, past in chunks:
+                tokens += size
+                rows += 1
+                requests += 1
+                compute += self._prompt_pair_s * size * (past + size / 2)
+                compute_slope += self._prompt_pair_s * size * size
+                stored += past
+                stored_slope += size
+            base = self._products_s(tokens, rows, requests)
+        else:
+            alone = self._alone_s.get(tokens)
+            base = alone if alone is not None else self._remembered_s(tokens, requests)
         memory, memory_slope = self._kv_s * (stored + tokens), self._kv_s * stored_slope
-        weights = self._weights_s
-        if self._experts_s:
-            weights += self._experts_s * (1.0 - self._missed**tokens)
-        matmul = self._matmul_s * tokens + self._head_s * rows
-        base = (
-            self._fixed_s
-            + self._token_s * tokens
-            + self.request_s * requests
-            + (matmul if matmul > weights else weights)
-        )
         if memory >= compute and memory_slope >= compute_slope:
             return base + memory, memory_slope, FOREVER
         attention, slope, steps = upper((memory, memory_slope), (compute, compute_slope))
         return base + attention, slope, steps
+
+    def _products_s(self, tokens: int, rows: int, requests: int) -> float:
+        """Return what a step takes beside attention: matrix products, all-reduces, overheads."""
+        weights = self._weights_s
+        if self._experts_s:
+            weights += self._experts_s * (1.0 - self._missed**tokens)
+        matmul = self._matmul_s * tokens + self._head_s * rows
+        products = matmul if matmul > weights else weights
+        return self._fixed_s + self._token_s * tokens + self.request_s * requests + products
+
+    def _remembered_s(self, tokens: int, requests: int) -> float:
+        """Return the same for a step of decoding requests alone, and remember it: most steps are such."""
+        value = self._alone_s[tokens] = self._products_s(tokens, tokens, requests)
+        return value

@@ -1,0 +1,102 @@
+"""The verbs that simulate: compare the arms of a study, or run one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sim.cli.study import JsonOption, ReplicationsOption, SeedOption, SetOption, StudyArgument
+
+if TYPE_CHECKING:
+    from sim.study import Study
+
+JobsOption = Annotated[int | None, typer.Option("-j", "--jobs", help="Processes; all cores unless given.", min=1)]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print a CSV table and nothing else.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="Folder of results; results/runs/STUDY unless given."),
+]
+
+
+def compare(
+    study: StudyArgument,
+    overrides: SetOption = None,
+    replications: ReplicationsOption = None,
+    seed: SeedOption = None,
+    jobs: JobsOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    output: OutputOption = None,
+) -> None:
+    """Simulate every arm of a study and compare each with the first."""
+    from sim.study import load_study
+
+    loaded = load_study(study, overrides or (), seed, replications)
+    _simulate(loaded, jobs, as_json, as_csv, output)
+
+
+def run(
+    study: StudyArgument,
+    arm: Annotated[
+        str | None, typer.Option("--arm", help="The arm to run; the study without its arms if not given.")
+    ] = None,
+    overrides: SetOption = None,
+    replications: ReplicationsOption = None,
+    seed: SeedOption = None,
+    jobs: JobsOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    output: OutputOption = None,
+) -> None:
+    """Simulate one arm of a study, or the study without its arms."""
+    from sim.study import load_study
+
+    loaded = load_study(study, overrides or (), seed, replications)
+    _simulate(loaded.only(arm), jobs, as_json, as_csv, output)
+
+
+def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, output: Path | None) -> None:
+    import os
+    import shlex
+    import sys
+
+    from rich.console import Console
+
+    from sim import plots, tables
+    from sim.experiment import conduct
+    from sim.folder import Folder
+    from sim.speed import Meter
+    from sim.summary import dumps, summarise
+
+    meter = Meter()
+    jobs = jobs or len(os.sched_getaffinity(0))
+    with Folder(output or Path("results") / "runs" / study.name) as folder:
+        sketch = plots.Sketch()
+
+        def keep(arm: str, number: int, happened: Replication) -> None:
+            with meter.writing():
+                folder.take(arm, number, happened)
+                sketch.take(arm, happened)
+
+        with tables.progress(study) as advance:
+            results = conduct(study, jobs, advance, keep)
+        simulated_s = results.cpu_s - meter.write_cpu_s
+        with meter.writing():
+            plots.draw(sketch, results.window_s, {name: folder.file(f"{name}.png") for name in plots.NAMES})
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        summary = summarise(study, results, command, meter.block(results.requests, simulated_s))
+        folder.text("study.toml", study.resolved())
+        folder.text("summary.json", dumps(summary) + "\n")
+    if as_json:
+        print(dumps(summary))
+    elif as_csv:
+        print(tables.csv(results), end="")
+    else:
+        tables.show(study, results, folder.path, Console())
+    raise typer.Exit(tables.exit_code(study, results))
+
+
+if TYPE_CHECKING:
+    from sim.replication import Replication

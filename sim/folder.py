@@ -1,0 +1,119 @@
+"""The folder of results: the resolved study, the summary, the records as Parquet, the plots. Whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sim.records import CATEGORIES
+from sim.replication import Replication
+from sim.rows import Rows
+from workloads.errors import BadInput, Fault
+
+ROWS = 1 << 17
+"""Rows of a Parquet row group: what is held twice while it is written."""
+
+
+class Folder:
+    """Results on their way to disk: everything goes to a folder beside, which takes its name when all is there.
+
+    Parameters
+    ----------
+    path
+        The folder; replaced if it holds results already.
+
+    Raises
+    ------
+    BadInput
+        If the path is no place for a folder of results.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or (path / "summary.json").exists())):
+            raise BadInput(Fault("is there already and holds no results of slotsim; choose another folder", path))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        except OSError as error:
+            raise BadInput(Fault(f"cannot be written: {error.strerror}", path)) from None
+        self._writers: dict[str, pq.ParquetWriter] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        if kind is not None:
+            shutil.rmtree(self._work)
+            return
+        os.chmod(self._work, 0o755)  # noqa: S103 - a folder like any other, mkdtemp makes private ones
+        old = self.path.with_name(f"{self._work.name}-old")
+        if self.path.exists():
+            self.path.rename(old)
+        self._work.rename(self.path)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def file(self, name: str) -> Path:
+        """Return where to write a file of the folder."""
+        return self._work / name
+
+    def text(self, name: str, content: str) -> None:
+        """Write a text file."""
+        self.file(name).write_text(content, encoding="utf-8")
+
+    def take(self, arm: str, number: int, run: Replication) -> None:
+        """Append the records of a replication to the Parquet files."""
+        origin = {"arm": arm, "replication": number}
+        labels = {"call.kind": run.kinds, "call.script": run.scripts}
+        self._append("requests.parquet", "request", run.requests, origin, labels)
+        self._append("calls.parquet", "call", run.calls, origin, labels)
+        series = run.series
+        spans = np.diff(series.time_s)
+        keep = spans > 0
+        columns: dict[str, Any] = {"time_s": series.time_s[:-1][keep]}
+        for name in ("running", "waiting", "reserved", "used"):
+            columns[name] = (np.diff(getattr(series, name))[keep] / spans[keep]).astype(np.float32)
+        columns["most_running"] = series.most_running[keep].astype(np.int32)
+        self._write("timeline.parquet", columns, origin)
+
+    def _append(
+        self, file: str, kind: str, rows: Rows, origin: Mapping[str, Any], labels: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        categories = {**CATEGORIES, **labels}
+        for start in range(0, len(rows), ROWS):
+            part = rows[start : start + ROWS]
+            columns: dict[str, Any] = {}
+            for name in rows.dtype.names or ():
+                values = np.ascontiguousarray(part[name])
+                names = categories.get(f"{kind}.{name}")
+                columns[name] = (
+                    values if names is None else pa.array(np.array(names, dtype=object)[values], pa.string())
+                )
+            self._write(file, columns, origin)
+
+    def _write(self, file: str, columns: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+        length = len(next(iter(columns.values())))
+        table = pa.table(
+            {
+                "arm": pa.repeat(pa.scalar(origin["arm"]), length),
+                "replication": pa.repeat(pa.scalar(origin["replication"], pa.int32()), length),
+                **columns,
+            }
+        )
+        writer = self._writers.get(file)
+        if writer is None:
+            writer = self._writers[file] = pq.ParquetWriter(self.file(file), table.schema, compression="zstd")
+        writer.write_table(table)

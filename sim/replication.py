@@ -1,0 +1,273 @@
+"""One replication of one arm: what happened, and what it measures within a window of time."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.output import OutputPolicy
+from sim.admission import RULES
+from sim.client import Clients
+from sim.clock import Clock
+from sim.records import OUTCOMES
+from sim.replica import Replica, Server
+from sim.rows import Rows
+from sim.study.server import Settled
+from sim.timeline import Gaps, Series
+from workloads.source import Source
+
+Floats = NDArray[np.floating[Any]]
+
+TICKS = 500
+"""Intervals of the grid that a horizon is cut into."""
+
+PATIENCE = 10
+"""Horizons after which arrivals end although measured calls are still open: the server never catches up."""
+
+STATISTICS: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an arm is made of.
+
+    Attributes
+    ----------
+    server
+        The model server.
+    policy
+        The clients' output policy.
+    model
+        What calls tell the policy of the model: its name.
+    source
+        Where the calls come from.
+    horizon_s
+        Arrivals before it are measured; infinite for a whole trace.
+    steady
+        Whether arrivals go on until the last measured call has ended.
+    tick_s
+        Grid of the time series.
+    """
+
+    server: Server
+    policy: OutputPolicy
+    model: str
+    source: Source
+    horizon_s: float
+    steady: bool
+    tick_s: float
+
+
+def server_of(settled: Settled) -> Server:
+    """Return the server that a study describes."""
+    rule = RULES[settled.admission]
+    constants = {field.name: getattr(settled, field.name) for field in fields(rule)}  # type: ignore[arg-type]
+    return Server(
+        rule=rule(**constants),
+        step_time=settled.step_time,
+        kv_tokens=settled.kv_tokens,
+        window=settled.window,
+        block_tokens=settled.block_tokens,
+        max_num_seqs=settled.max_num_seqs,
+        max_num_batched_tokens=settled.max_num_batched_tokens,
+        chunked_prefill=settled.chunked_prefill,
+        max_waiting=settled.max_waiting,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replication:
+    """What happened in one replication of one arm.
+
+    Attributes
+    ----------
+    requests, calls
+        The records of the measured calls, see :mod:`sim.records`.
+    kinds, scripts
+        Names of the categories that the columns ``kind`` and ``script`` of the calls count.
+    series
+        Time integrals.
+    kv_tokens
+        Size of the pool, tokens.
+    end_s
+        When the simulation ended.
+    submitted
+        Requests simulated, the unmeasured included.
+    cpu_s
+        CPU time that it took.
+    """
+
+    requests: Rows
+    calls: Rows
+    kinds: tuple[str, ...]
+    scripts: tuple[str, ...]
+    series: Series
+    kv_tokens: int
+    end_s: float
+    submitted: int
+    cpu_s: float
+
+
+def replicate(setting: Setting, seed: int, number: int) -> Replication:
+    """Simulate replication ``number`` of an arm. The same seed and number give every arm the same calls."""
+    began = time.process_time()
+    clock = Clock()
+    replica = Replica(clock, setting.server, setting.tick_s)
+    clients = Clients(clock, replica, setting.policy, setting.model, setting.server.window)
+    workload = setting.source.blocks(seed, number)
+    limit_s = PATIENCE * setting.horizon_s if setting.steady else setting.horizon_s
+    with _uncollected():
+        clients.run(workload, setting.horizon_s, limit_s)
+    end_s = clock.now
+    return Replication(
+        requests=clients.requests.rows(),
+        calls=clients.calls.rows(),
+        kinds=clients.kinds,
+        scripts=clients.scripts,
+        series=replica.close(),
+        kv_tokens=setting.server.kv_tokens,
+        end_s=end_s,
+        submitted=replica.submitted,
+        cpu_s=time.process_time() - began,
+    )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the cycle collector off: a simulation makes millions of short-lived objects and no cycles."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, float]) -> dict[str, float | None]:
+    """Return every metric of a replication; None where it has no value.
+
+    Parameters
+    ----------
+    run
+        What happened.
+    window
+        Calls that arrive in it are measured and time averages are taken over it, seconds. It begins and ends on the
+        grid; an infinite end is the end of the last call.
+    slo
+        Bounds on durations, seconds, by the duration's name.
+    """
+    calls, requests, series = run.calls, run.requests, run.series
+    begin_s, end_s = window[0], min(window[1], run.end_s)
+    first, last = (int(np.searchsorted(series.time_s, edge - 1e-9 * max(edge, 1.0))) for edge in (begin_s, end_s))
+    if begin_s > 0 or end_s < run.end_s:
+        measured = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
+        measured[calls["call"]] = (calls["arrival_s"] >= begin_s) & (calls["arrival_s"] < end_s)
+        calls, requests = calls[measured[calls["call"]]], requests[measured[requests["call"]]]
+    span = end_s - begin_s
+    served = requests[~np.isnan(requests["finished_s"]) & (requests["refusal"] == 0)]
+    durations = _durations(served, calls)
+    metrics: dict[str, float | None] = {}
+    for name, values in durations.items():
+        metrics |= dict(_statistics(name, values))
+    metrics |= dict(_gaps(series.gaps(first, last)))
+
+    def average(integral: Floats) -> float | None:
+        return _ratio(integral[last] - integral[first], span)
+
+    reserved, used = (integral[last] - integral[first] for integral in (series.reserved, series.used))
+    generated = requests["output_tokens"].sum(dtype=np.int64)
+    metrics |= {
+        "running.mean": average(series.running),
+        "running.max": float(series.most_running[first:last].max(initial=0)),
+        "waiting.mean": average(series.waiting),
+        "kv.reserved_share.mean": _ratio(reserved, span * run.kv_tokens),
+        "kv.used_share.mean": _ratio(used, span * run.kv_tokens),
+        "kv.overreservation": _ratio(reserved, used),
+        "call.attempts.mean": _mean(calls["attempts"]),
+        "call.reserved_token_s.mean": _mean(calls["reserved_token_s"]),
+        "truncated.first_share": _mean(calls["first_truncated"]),
+        "truncated.final_share": _mean(calls["final_truncated"]),
+        "tokens.wasted_share": _ratio(calls["discarded_tokens"].sum(dtype=np.int64), generated),
+        "tokens.output_per_s": _ratio(calls["delivered_tokens"].sum(dtype=np.int64), span),
+        "prefix.hit_rate": None,
+        "refused_share": _mean(requests["refusal"] > 0),
+        "preemptions_per_request": _mean(requests["preemptions"]),
+        "slo.attainment": None,
+        "slo.goodput_per_s": None,
+        "makespan_s": _ratio(calls["finished_s"].max(initial=0.0) - calls["arrival_s"].min(initial=np.inf), 1.0)
+        if len(calls)
+        else None,
+    }
+    if slo:
+        met = _meets(calls, requests, slo)
+        metrics |= {"slo.attainment": _mean(met), "slo.goodput_per_s": _ratio(met.sum(), span)}
+    return metrics
+
+
+def _durations(served: Rows, calls: Rows) -> dict[str, Floats]:
+    """Return the durations by name, seconds: one a served request, but the last one a call with an answer."""
+    more = served[served["output_tokens"] > 1]
+    answered = calls[calls["outcome"] != OUTCOMES.index("failed")]
+    return {
+        "request.ttft_s": served["first_token_s"] - served["submitted_s"],
+        "request.tpot_s": (more["finished_s"] - more["first_token_s"]) / (more["output_tokens"] - 1),
+        "request.e2e_s": served["finished_s"] - served["submitted_s"],
+        "request.queue_s": served["scheduled_s"] - served["submitted_s"],
+        "call.e2e_s": answered["finished_s"] - answered["arrival_s"],
+    }
+
+
+def _statistics(name: str, values: Floats) -> Iterator[tuple[str, float | None]]:
+    yield f"{name}.mean", _mean(values)
+    shares = list(STATISTICS.values())
+    quantiles = np.quantile(values, shares).tolist() if len(values) else [None] * len(shares)
+    yield from ((f"{name}.{statistic}", value) for statistic, value in zip(STATISTICS, quantiles, strict=True))
+
+
+def _gaps(gaps: Gaps) -> Iterator[tuple[str, float | None]]:
+    yield "request.itl_s.mean", _known(gaps.mean_s)
+    yield from ((f"request.itl_s.{word}", _known(gaps.quantile_s(share))) for word, share in STATISTICS.items())
+
+
+def _meets(calls: Rows, requests: Rows, slo: Mapping[str, float]) -> NDArray[np.bool_]:
+    """Return which calls meet every bound: all their requests do, and the call itself; a failed call does not.
+
+    A request's inter-token latency is bounded by its mean, which is its time per output token.
+    """
+    by_request = {
+        "request.ttft_s": requests["first_token_s"] - requests["submitted_s"],
+        "request.e2e_s": requests["finished_s"] - requests["submitted_s"],
+        "request.queue_s": requests["scheduled_s"] - requests["submitted_s"],
+    }
+    pace = (requests["finished_s"] - requests["first_token_s"]) / np.maximum(requests["output_tokens"] - 1, 1)
+    by_request["request.tpot_s"] = by_request["request.itl_s"] = pace
+    missed = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
+    met = calls["outcome"] != OUTCOMES.index("failed")
+    for name, bound in slo.items():
+        if name == "call.e2e_s":
+            met &= calls["finished_s"] - calls["arrival_s"] <= bound
+        else:
+            missed[requests["call"][~(by_request[name] <= bound)]] = True
+    all_met: NDArray[np.bool_] = met & ~missed[calls["call"]]
+    return all_met
+
+
+def _mean(values: NDArray[Any]) -> float | None:
+    return float(np.mean(values, dtype=np.float64)) if len(values) else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return _known(float(part) / float(whole)) if whole else None
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

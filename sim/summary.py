@@ -1,0 +1,91 @@
+"""``summary.json``: the contract of what an experiment found, see ``docs/output.md``."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from sim.experiment import Results
+from sim.stats import Interval
+from sim.study import Study
+
+SCHEMA = 1
+VERSIONS = ("slotsim", "simpy", "numpy", "scipy", "pandas", "pyarrow")
+
+
+def summarise(study: Study, results: Results, command: str, speed: Mapping[str, float]) -> dict[str, Any]:
+    """Return the document: plain values, no NaN, no infinity.
+
+    Parameters
+    ----------
+    study, results
+        What was asked and what was found.
+    command
+        The command line that was run.
+    speed
+        The ``speed`` block: the only part besides ``command`` that two runs of one study may differ in.
+    """
+    baseline = next(iter(results.arms))
+    return {
+        "schema": SCHEMA,
+        "study": study.name,
+        "command": command,
+        "seed": study.seed,
+        "replications": results.replications,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
+        "warnings": list(results.warnings),
+        "window_s": [edge if edge != float("inf") else None for edge in results.window_s],
+        "arms": {
+            name: {
+                "status": arm.status,
+                "provenance": _provenance(study, name),
+                "metrics": {metric: asdict(interval) for metric, interval in arm.metrics.items()},
+            }
+            for name, arm in results.arms.items()
+        },
+        "comparisons": [
+            {
+                "baseline": baseline,
+                "arm": arm,
+                "metric": metric,
+                "difference": _ends(comparison.difference),
+                "ratio": _ends(comparison.ratio),
+                "verdict": comparison.verdict,
+            }
+            for (arm, metric), comparison in results.comparisons.items()
+        ],
+        "speed": dict(speed),
+    }
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+
+
+def _provenance(study: Study, arm: str) -> dict[str, Any]:
+    """Return where the constants of an arm's server are from."""
+    settled = study.arms[arm].server.settle()
+    return {
+        "engine": settled.engine.name,
+        "engine_version": settled.engine.version,
+        "engine_source": settled.engine.source,
+        "admission": settled.admission,
+        "kv_tokens": settled.kv_tokens,
+        "window": settled.window,
+        "step_time": asdict(settled.step_time.provenance),
+    }
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON text.
+
+    Raises
+    ------
+    ValueError
+        If it holds a NaN or an infinity.
+    """
+    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
