@@ -120,10 +120,10 @@ def _engines() -> list[dict[str, Any]]:
 
 def _policies() -> list[dict[str, Any]]:
     from policies.context import CONTEXT_POLICIES
-    from policies.output import POLICIES
+    from policies.profiles import OUTPUT_POLICIES
     from sim.study.choices import first_line, table_of
 
-    kinds: dict[str, Mapping[str, type]] = {"output": POLICIES, "context": CONTEXT_POLICIES}
+    kinds: dict[str, Mapping[str, type]] = {"output": OUTPUT_POLICIES, "context": CONTEXT_POLICIES}
     listed = []
     for kind, policies in kinds.items():
         for name, policy in policies.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from policies.context import CONTEXT_POLICIES
-from policies.output import POLICIES
+from policies.profiles import OUTPUT_POLICIES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
 from sim.study.choices import Table, first_line, table_of
@@ -53,7 +53,7 @@ def _sections() -> Iterator[str]:
     yield from _section("`[server]`", "", ServerTable)
     yield from _choices("`[server] step_time`", "kind", STEP_TIMES, GIVEN)
     yield from _section("`[policy]`", "", PolicyTable)
-    yield from _choices("`[policy.output]`", "name", POLICIES)
+    yield from _choices("`[policy.output]`", "name", OUTPUT_POLICIES)
     yield from _choices("`[policy.context]`", "name", CONTEXT_POLICIES)
     yield from _section("`[workload]`", "", WorkloadTable)
     yield from _section("`[[workload.streams]]`", "", StreamTable)

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from policies.context import CONTEXT_POLICIES
-from policies.output import POLICIES
+from policies.profiles import OUTPUT_POLICIES
 from sim import metrics
 from sim.quantities import DURATIONS, Duration, Number, Positive, Size, parse
 from sim.study.choices import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     ArrivalsTable = Choice
     LengthTable = Choice
 else:
-    OutputPolicyTable = choice_of("output policy", "name", POLICIES)
+    OutputPolicyTable = choice_of("output policy", "name", OUTPUT_POLICIES)
     ContextPolicyTable = choice_of("context policy", "name", CONTEXT_POLICIES)
     ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
     LengthTable = choice_of("length law", "kind", LENGTHS)
