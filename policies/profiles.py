@@ -87,134 +87,85 @@ _CLIENT_024 = replace(
 )
 _REFUSED = Backoff(retries=27, first_s=1.5, factor=2.0, longest_s=30.0, jitter=0.3)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seed2026(Adaptive):
-    """The design documents to the letter."""
-
-    table: str = "0.15"
-    rules: Rules = field(default=_DOCUMENTS, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QwenCode015(Adaptive):
-    """The client that the documents describe, as recorded."""
-
-    table: str = "0.15"
-    retry_escalated: bool = True
-    rules: Rules = field(default=_CLIENT_015, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QwenCode024(WindowClamped):
-    """The same client half a year later, as recorded."""
-
-    retry_escalated: bool = True
-    message_tokens: int = 408
-    rules: Rules = field(default=_CLIENT_024, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaudeCode8k(Fixed):
-    """A ceiling of 8,000; a truncated answer is final."""
-
-    max_tokens: int = 8_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed32k(Fixed):
-    """32,000, the default before the design documents."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Octo4k(Progressive):
-    """A base of 4,096; the source names no escalation, so ``caps`` is yours to extend."""
-
-    caps: tuple[int, ...] = (4_096,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Octo16k(Progressive):
-    """16,384, then 32,768."""
-
-    caps: tuple[int, ...] = (16_384, 32_768)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Octo32k(Progressive):
-    """32,768, then 65,536, then three continuations."""
-
-    caps: tuple[int, ...] = (32_768, 65_536)
-    recoveries: int = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HermesGrowth(Growing):
-    """Continuations at x2 and x3, capped at 32K; the source names no base, so ``first_cap`` is ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unlimited(ModelLimit):
-    """The model's whole limit at once; a model without one gets 32,000."""
-
-    escalated_floor: int = 0
-    recoveries: int = 0
-
-
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
         profile.name: profile
         for profile in (
-            Profile("seed-2026", "design documents 000 and 002", Seed2026()),
+            Profile(
+                "seed-2026",
+                "the design documents 000 and 002, to the letter",
+                Adaptive(table="0.15", rules=_DOCUMENTS),
+            ),
             Profile(
                 "qwen-code-0.15",
                 "Qwen Code 0.15.6 and 0.15.10, published builds and recordings (its PRs 2898 and 3313)",
-                QwenCode015(),
+                Adaptive(table="0.15", retry_escalated=True, rules=_CLIENT_015),
                 Retry(refused=_REFUSED, broken=Backoff(retries=2, first_s=2.0, step_s=2.0)),
                 MappingProxyType({"openai": Verbatim("openai"), "anthropic": ANTHROPIC}),
             ),
             Profile(
                 "qwen-code-0.24",
                 "Qwen Code 0.24.4, published build and recordings (its PRs 6556, 5939 and 3966)",
-                QwenCode024(),
+                WindowClamped(retry_escalated=True, message_tokens=408, rules=_CLIENT_024),
                 Retry(refused=_REFUSED, broken=Backoff(retries=4, first_s=2.0, step_s=2.0)),
                 MappingProxyType({"openai": Unclipped("openai"), "anthropic": ANTHROPIC}),
             ),
-            Profile("claude-code-8k", "anthropics/claude-code issues 24055, 45436 and 55147", ClaudeCode8k()),
-            Profile("fixed-32k", "QwenLM/qwen-code PR 2438", Fixed32k()),
-            Profile("octo-4k", "open-octo/octo-agent issue 708", Octo4k()),
-            Profile("octo-16k", "open-octo/octo-agent issues 708 and 1645", Octo16k()),
-            Profile("octo-32k", "open-octo/octo-agent issue 1645", Octo32k()),
-            Profile("hermes-growth", "NousResearch/hermes-agent issue 9489", HermesGrowth()),
-            Profile("unlimited", "any client that asks for all a model can write", Unlimited()),
-            Profile("pool-share", "unslothai/unsloth issue 9961; it gives neither share nor pool", PoolShare()),
+            Profile(
+                "claude-code-8k",
+                "anthropics/claude-code issues 24055, 55147 and 45436: a ceiling of 8,000, truncated is final",
+                Fixed(max_tokens=8_000),
+            ),
+            Profile("fixed-32k", "QwenLM/qwen-code PR 2438: the default before the documents", Fixed()),
+            Profile(
+                "octo-4k",
+                "open-octo/octo-agent issue 708: base 4,096; no escalation is given, so `caps` is yours to extend",
+                Progressive(caps=(4_096,)),
+            ),
+            Profile("octo-16k", "open-octo/octo-agent issues 708 and 1645", Progressive(caps=(16_384, 32_768))),
+            Profile(
+                "octo-32k",
+                "open-octo/octo-agent issue 1645: and three continuations",
+                Progressive(caps=(32_768, 65_536), recoveries=3),
+            ),
+            Profile(
+                "hermes-growth",
+                "NousResearch/hermes-agent issue 9489: x2 and x3, capped at 32K; no base is given, `first_cap` is ours",
+                Growing(),
+            ),
+            Profile(
+                "unlimited",
+                "the model's whole limit at once; a model without one gets 32,000",
+                ModelLimit(escalated_floor=0, recoveries=0),
+            ),
+            Profile(
+                "pool-share",
+                "unslothai/unsloth issue 9961: a share of the KV pool; neither share nor pool is given",
+                PoolShare(),
+            ),
         )
     }
 )
 """Every profile by its name."""
 
-OUTPUT_POLICIES: Mapping[str, type[OutputPolicy]] = MappingProxyType(
-    {**POLICIES, **{name: type(profile.policy) for name, profile in PROFILES.items()}}
-)
-"""Every name under which a study picks an output policy, profiles included."""
-
 
 def output_policy(name: str, **constants: object) -> OutputPolicy:
-    """Return the output policy of a name, a kind of policy or a profile, with the constants that a study sets.
+    """Return the output policy of a name, of a kind of policy or a profile, with the constants that a study sets.
 
     Raises
     ------
     BadConstants
         For a name or constant that does not exist, and for constants that contradict each other: all in one line.
     """
-    kind = OUTPUT_POLICIES.get(name)
-    if kind is None:
-        raise BadConstants(f"name: {name!r} is no output policy{_near(name, list(OUTPUT_POLICIES))}")
+    if name not in POLICIES and name not in PROFILES:
+        raise BadConstants(f"name: {name!r} is no output policy{_near(name, [*POLICIES, *PROFILES])}")
+    kind = POLICIES.get(name) or type(PROFILES[name].policy)
     allowed = kind.constants()
     unknown = [f"{key}: unknown constant of {name}{_near(key, allowed)}" for key in constants if key not in allowed]
     if unknown:
         raise BadConstants("; ".join(unknown))
-    return kind(**constants)  # type: ignore[arg-type]  # a wrong type is a fault of its own
+    if name in POLICIES:
+        return kind(**constants)  # type: ignore[arg-type]  # a wrong type is a fault of its own
+    return replace(PROFILES[name].policy, **constants)  # type: ignore[arg-type]
 
 
 def _near(word: str, allowed: list[str]) -> str:

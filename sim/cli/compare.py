@@ -58,6 +58,11 @@ def run(
 
 
 def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, output: Path | None) -> None:
+    if study.has_agents:
+        from sim.cli.sessions import compare_sessions
+
+        compare_sessions(study, as_json, as_csv, output)
+        return
     import os
     import shlex
     import sys

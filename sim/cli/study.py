@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,11 @@ def validate(
 
     loaded = load_study(study, overrides or (), seed, replications)
     loaded.sources()  # reads the traces
+    if loaded.has_agents:
+        from sim.sessions.check import warnings
+
+        for warning in warnings(loaded):
+            print(f"warning: {warning}", file=sys.stderr)
     print(json.dumps(about(loaded), indent=2, ensure_ascii=False) if as_json else describe(loaded))
 
 

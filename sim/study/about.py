@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.study import toml
 from sim.study.study import Study, plain
-from sim.study.tables import Arm, Replications
+from sim.study.tables import Arm, Replications, WorkloadTable
 
 
 def about(study: Study) -> dict[str, Any]:
@@ -37,14 +37,19 @@ def _arm(arm: Arm) -> dict[str, Any]:
         "policy": arm.policy_output.chosen,
         "constants": plain(arm.policy_output.constants),
         "context_policy": arm.policy_context and arm.policy_context.chosen,
-        "workload": workload.path or [stream.name for stream in workload.streams],
+        "workload": workload.path or _users(workload),
     }
+
+
+def _users(workload: WorkloadTable) -> list[str]:
+    return [str(table.constants["name"]) for table in workload.agents] or [stream.name for stream in workload.streams]
 
 
 def describe(study: Study) -> str:
     """Return the same for people: a line for the study and one for each arm."""
     run = study.run
-    span = "the whole trace" if run.horizon_s is None else f"{run.horizon_s:g} s"
+    whole = "whole sessions" if next(iter(study.arms.values())).workload.agents else "the whole trace"
+    span = whole if run.horizon_s is None else f"{run.horizon_s:g} s"
     rule = run.replications
     times = (
         f"{rule.min} to {rule.max} replications until {rule.metric} is within {rule.precision:.1%}"
@@ -57,9 +62,11 @@ def describe(study: Study) -> str:
         facts = _arm(arm)
         hardware = f"{facts['tensor_parallel']} x {facts['gpu']}" if facts["gpu"] else "no GPU named"
         workload = facts["workload"]
-        users = workload if isinstance(workload, str) else f"streams {', '.join(workload)}"
+        kind = "agents" if arm.workload.agents else "streams"
+        users = workload if isinstance(workload, str) else f"{kind} {', '.join(workload)}"
+        context = f" and {facts['context_policy']}" if facts["context_policy"] else ""
         lines.append(
-            f"  {name:{width}}  {facts['policy']} on {facts['engine']} ({facts['admission']}),"
+            f"  {name:{width}}  {facts['policy']}{context} on {facts['engine']} ({facts['admission']}),"
             f" {facts['model'] or 'no model'} on {hardware}, {facts['kv_tokens']:,} KV tokens,"
             f" window {facts['window']:,}; {users}"
             f"{'  (baseline)' if position == 0 and len(study.arms) > 1 else ''}"
@@ -120,10 +127,10 @@ def _engines() -> list[dict[str, Any]]:
 
 def _policies() -> list[dict[str, Any]]:
     from policies.context import CONTEXT_POLICIES
-    from policies.profiles import OUTPUT_POLICIES
+    from policies.output import POLICIES
     from sim.study.choices import first_line, table_of
 
-    kinds: dict[str, Mapping[str, type]] = {"output": OUTPUT_POLICIES, "context": CONTEXT_POLICIES}
+    kinds: dict[str, Mapping[str, type]] = {"output": POLICIES, "context": CONTEXT_POLICIES}
     listed = []
     for kind, policies in kinds.items():
         for name, policy in policies.items():

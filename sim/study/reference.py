@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from policies.context import CONTEXT_POLICIES
-from policies.profiles import OUTPUT_POLICIES
+from policies.output import POLICIES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
 from sim.study.choices import Table, first_line, table_of
@@ -15,6 +15,7 @@ from sim.study.server import GIVEN, ServerTable
 from sim.study.study import templates
 from sim.study.tables import Head, PolicyTable, Replications, RunTable, StreamTable, WorkloadTable
 from sim.thresholds import Threshold
+from workloads.agents import AGENTS
 from workloads.arrivals import ARRIVALS
 from workloads.lengths import LENGTHS
 
@@ -53,10 +54,11 @@ def _sections() -> Iterator[str]:
     yield from _section("`[server]`", "", ServerTable)
     yield from _choices("`[server] step_time`", "kind", STEP_TIMES, GIVEN)
     yield from _section("`[policy]`", "", PolicyTable)
-    yield from _choices("`[policy.output]`", "name", OUTPUT_POLICIES)
+    yield from _choices("`[policy.output]`", "name", POLICIES)
     yield from _choices("`[policy.context]`", "name", CONTEXT_POLICIES)
     yield from _section("`[workload]`", "", WorkloadTable)
     yield from _section("`[[workload.streams]]`", "", StreamTable)
+    yield from _choices("`[[workload.agents]]`", "kind", AGENTS)
     yield from _choices("`arrivals`", "kind", ARRIVALS)
     yield from _choices("`prompt`, `output`", "kind", LENGTHS)
     yield "## Bundled studies\n"

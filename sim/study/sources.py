@@ -21,6 +21,8 @@ SHOWN = 20
 def sources(arms: Mapping[str, Arm], resample: bool) -> dict[str, Source]:
     """Return where each arm's calls come from; a trace is read once, and arms with the same workload share a source.
 
+    Arms with agents have no such source: their sessions are closed loops (see :mod:`sim.sessions`).
+
     Parameters
     ----------
     arms
@@ -38,7 +40,7 @@ def sources(arms: Mapping[str, Arm], resample: bool) -> dict[str, Source]:
     faults: list[Fault] = []
     for arm in arms.values():
         workload = arm.workload
-        if workload.path is None:
+        if workload.path is None or workload.agents:
             continue
         where = (workload.path, workload.format)
         try:
@@ -63,7 +65,7 @@ def sources(arms: Mapping[str, Arm], resample: bool) -> dict[str, Source]:
         made.append((workload, fresh))
         return fresh
 
-    return {name: source(arm.workload) for name, arm in arms.items()}
+    return {name: source(arm.workload) for name, arm in arms.items() if not arm.workload.agents}
 
 
 def _read(path: str, format: str) -> Recording:

@@ -93,6 +93,11 @@ class Study:
             raise BadInput(*self._base)
         return self._base
 
+    @property
+    def has_agents(self) -> bool:
+        """Whether any arm's workload are agents."""
+        return any(arm.workload.agents for arm in self.arms.values())
+
     def only(self, arm: str | None = None) -> Study:
         """Return the study with one of its arms alone, or with none of them under the name ``base``.
 
@@ -145,7 +150,10 @@ def settled_table(arm: Arm) -> dict[str, Any]:
         if server[key] is None and key in Settled.__slots__ and key not in ("model", "gpu"):
             server[key] = getattr(settled, key)
     server["step_time"] = plain(arm.server.step_table())
-    for key in ("format", "time_scale") if arm.workload.path is None else ("streams",):
+    workload = arm.workload
+    trace = ("format", "time_scale")
+    unused = ("streams", *trace) if workload.agents else ("streams", "agents") if workload.path else ("agents", *trace)
+    for key in unused:
         del table["workload"][key]
     return table
 
@@ -325,8 +333,8 @@ def _checked(table: type[T], given: Value, node: Node) -> tuple[T | None, list[_
 
 
 def settled_run(run: RunTable, arm: Arm) -> Run:
-    """Return how the study is run: a trace is by default replayed once, streams for a long run in replications."""
-    recorded = arm.workload.path is not None
+    """Return how the study is run: a trace or sessions by default once and whole, streams long and in replications."""
+    recorded = not arm.workload.streams
     kind = run.kind or ("terminating" if recorded else "steady")
     return Run(
         kind=kind,

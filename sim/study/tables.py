@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from policies.context import CONTEXT_POLICIES
-from policies.profiles import OUTPUT_POLICIES
+from policies.output import POLICIES
 from sim import metrics
 from sim.quantities import DURATIONS, Duration, Number, Positive, Size, parse
 from sim.study.choices import (
@@ -43,6 +43,7 @@ from sim.study.choices import (
 )
 from sim.study.server import ServerTable
 from sim.thresholds import Threshold
+from workloads.agents import AGENTS, Agents
 from workloads.arrivals import ARRIVALS
 from workloads.errors import BadInput, did_you_mean
 from workloads.lengths import LENGTHS
@@ -52,11 +53,13 @@ from workloads.source import Mixture, Stream
 if TYPE_CHECKING:
     OutputPolicyTable = Choice
     ContextPolicyTable = Choice
+    AgentsTable = Choice
     ArrivalsTable = Choice
     LengthTable = Choice
 else:
-    OutputPolicyTable = choice_of("output policy", "name", OUTPUT_POLICIES)
+    OutputPolicyTable = choice_of("output policy", "name", POLICIES)
     ContextPolicyTable = choice_of("context policy", "name", CONTEXT_POLICIES)
+    AgentsTable = choice_of("kind of agents", "kind", AGENTS)
     ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
     LengthTable = choice_of("length law", "kind", LENGTHS)
 
@@ -169,7 +172,7 @@ def _is_format(name: str) -> str:
 
 
 class WorkloadTable(Table):
-    """What users do: streams that are drawn, or a recorded trace. A path replaces the streams."""
+    """What users do: streams of calls that are drawn, a recorded trace, or agents. Each replaces the others."""
 
     streams: Annotated[tuple[StreamTable, ...], BeforeValidator(_is_list)] = ()
     """Calls that are drawn."""
@@ -179,11 +182,16 @@ class WorkloadTable(Table):
     """How the trace is written; ``auto`` recognises it."""
     time_scale: Annotated[Number, Field(gt=0)] = 1.0
     """Factor on the trace's arrival times: 0.5 doubles the rate."""
+    agents: Annotated[tuple[AgentsTable, ...], BeforeValidator(_is_list)] = ()
+    """Whole sessions, closed loop: the next request waits for the answer, the tool and the user."""
 
     def _check(self) -> None:
         names = [stream.name for stream in self.streams]
+        if self.agents:
+            self._check_agents()
+            return
         if not self.path and not names:
-            way = "set it with --set workload.path=FILE, or give [[workload.streams]]"
+            way = "set it with --set workload.path=FILE, or give [[workload.streams]] or [[workload.agents]]"
             raise complaints(complaint(f"missing: the trace to replay; {way}", "path", kind="missing"))
         if self.path and not Path(self.path).is_file():
             raise complaints(complaint(f"no such file: {self.path}", "path"))
@@ -193,6 +201,19 @@ class WorkloadTable(Table):
                 raise complaints(
                     *(complaint(f"{names[i]!r} is taken by another stream", "streams", i, "name") for i in twice)
                 )
+
+    def _check_agents(self) -> None:
+        missing = [
+            (i, path)
+            for i, table in enumerate(self.agents)
+            if (path := table.constants.get("path")) is not None and not Path(path).is_file()
+        ]
+        if missing:
+            raise complaints(*(complaint(f"no such file: {path}", "agents", i, "path") for i, path in missing))
+
+    def sessions(self) -> list[Agents]:
+        """Return where the agents' sessions come from."""
+        return [table.build() for table in self.agents]
 
     def mixture(self) -> Mixture:
         """Return the source of the calls that are drawn."""

@@ -19,8 +19,12 @@ ARM_TAGS = ("name", "kind", "engine")
 OVERRIDE_TAGS = ("name", "kind")
 """The same for ``--set``, which changes one key: another engine keeps the model and the GPU it runs on."""
 
-_EXCLUDES = {"path": ("streams",), "streams": ("path", "format", "time_scale")}
-"""A recorded workload replaces a drawn one and the other way round."""
+_EXCLUDES = {
+    "path": ("streams", "agents"),
+    "streams": ("path", "format", "time_scale", "agents"),
+    "agents": ("path", "format", "time_scale", "streams"),
+}
+"""A recorded workload replaces a drawn one and the other way round, and agents replace single calls."""
 
 
 Value: TypeAlias = Any

@@ -84,16 +84,17 @@ def test_the_handed_sessions_keep_their_prompts(shared):
 
 
 def test_a_session_does_not_depend_on_how_many_are_drawn():
-    mix = AgentMix(rounds=5)
-    few, many = list(mix.plans(7, 0, 2)), list(mix.plans(7, 0, 6))
-    assert few == many[:2]
-    assert list(mix.plans(8, 0, 1)) != few[:1]
-    assert list(mix.plans(7, 1, 1)) != few[:1]
+    few, many = AgentMix(count=2, rounds=5), AgentMix(count=6, rounds=5)
+    drawn = list(few.plans(7, 0))
+    assert drawn == list(many.plans(7, 0))[:2]
+    assert list(few.plans(8, 0)) != drawn
+    assert list(few.plans(7, 1)) != drawn
+    assert list(AgentMix(name="others", count=2, rounds=5).plans(7, 0)) != drawn
 
 
 def test_sizes_follow_the_law():
-    mix = AgentMix(rounds=4_000, result_median=400, result_p99=17_000, look_back_share=0.3, look_back_mean=10)
-    (plan,) = mix.plans(1, 0, 1)
+    mix = AgentMix(count=1, rounds=4_000, result_median=400, result_p99=17_000, look_back_share=0.3, look_back_mean=10)
+    (plan,) = mix.plans(1, 0)
     sizes = np.array([step.incoming.tokens for step in plan.steps if step.incoming])
     assert len(sizes) == 4_000
     assert abs(np.median(sizes) / 400 - 1) < 0.1
@@ -104,10 +105,10 @@ def test_sizes_follow_the_law():
 
 
 def test_turns_end_with_a_users_message():
-    (plan,) = AgentMix(turns=3, rounds=2).plans(1, 0, 1)
+    (plan,) = AgentMix(count=1, turns=3, rounds=2).plans(1, 0)
     assert [step.user for step in plan.steps] == [False, False, True, False, False, True, False, False, False]
     assert plan.steps[-1].incoming is None
-    (chat,) = AgentMix(turns=4, rounds=0).plans(1, 0, 1)
+    (chat,) = AgentMix(count=1, turns=4, rounds=0).plans(1, 0)
     assert [step.user for step in chat.steps] == [True, True, True, False]
 
 

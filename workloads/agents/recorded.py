@@ -15,15 +15,51 @@ less the conversation that the plan has so far; the answer before takes its shar
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies.messages import Known
 from workloads.agents.plan import Part, Plan, Step
-from workloads.readers.weka import Request, Session, SubAgent, read_sessions
+
+if TYPE_CHECKING:
+    from workloads.readers.weka import Request, Session, SubAgent
 
 TYPICAL = 393
 """Median of the tokens that came in where the answer stayed whole: Claude Code sessions, main requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAgents:
+    """Recorded sessions, as they were, in every replication.
+
+    Attributes
+    ----------
+    path
+        A WEKA file.
+    first
+        The first so many sessions of the file; None takes all.
+    subagents
+        Whether their sub-agents take part, as sessions of their own.
+    name
+        What the sessions are called in results.
+    """
+
+    path: str
+    first: int | None = None
+    subagents: bool = True
+    name: str = "recorded"
+
+    def plans(self, seed: int, replication: int) -> Iterator[Plan]:
+        """Yield the sessions.
+
+        Raises
+        ------
+        workloads.errors.BadInput
+            What is wrong with the file.
+        """
+        return read_plans(self.path, self.first, self.subagents)
 
 
 def read_plans(path: str | Path, first: int | None = None, subagents: bool = True) -> Iterator[Plan]:
@@ -34,6 +70,8 @@ def read_plans(path: str | Path, first: int | None = None, subagents: bool = Tru
     workloads.errors.BadInput
         What is wrong with the file.
     """
+    from workloads.readers.weka import read_sessions  # brings pyarrow: only recorded sessions have to pay for it
+
     for session in read_sessions(path, first):
         yield from plans_of(session, subagents)
 

@@ -25,6 +25,10 @@ class AgentMix:
 
     Attributes
     ----------
+    name
+        Names the random numbers, and the system prompt that all of these sessions share.
+    count
+        Sessions in a replication.
     turns
         User messages of a session; 1 is a sub-agent.
     rounds
@@ -46,6 +50,8 @@ class AgentMix:
         An agent that was not told of clearing stops at a share of the room drawn evenly from here to 1.
     """
 
+    name: str = "agents"
+    count: int = 100
     turns: int = 1
     rounds: int = 120
     results: Mapping[str, float] = field(default_factory=lambda: {"code": 0.6, "json": 0.2, "logs": 0.2})
@@ -67,6 +73,7 @@ class AgentMix:
 
     def __post_init__(self) -> None:
         require(
+            whole("count", self.count, 1, 10**6),
             whole("turns", self.turns, 1, 10**6),
             whole("rounds", self.rounds, 0, 10**6),
             whole("head_tokens", self.head_tokens, 0, 10**8),
@@ -96,12 +103,12 @@ class AgentMix:
     def _sizes(median: str, middle: float, p99: str, high: float) -> tuple[Rule, Rule]:
         return positive(median, middle), at_least(p99, high, middle)
 
-    def plans(self, seed: int, replication: int, count: int, name: str = "agent") -> Iterator[Plan]:
-        """Yield sessions; each is drawn from its own substream, so the number asked for changes none of them."""
-        for number in range(count):
-            yield self._plan(generator(seed, "agents", name, replication, number), f"{name}-{number}", name)
+    def plans(self, seed: int, replication: int) -> Iterator[Plan]:
+        """Yield the sessions; each is drawn from its own substream, so their number changes none of them."""
+        for number in range(self.count):
+            yield self._plan(generator(seed, "agents", self.name, replication, number), f"{self.name}-{number}")
 
-    def _plan(self, source: np.random.Generator, name: str, head_id: str) -> Plan:
+    def _plan(self, source: np.random.Generator, name: str) -> Plan:
         steps = self.turns * (self.rounds + 1)
         answers = _parts(source, steps, self.answers, self.answer_median, self.answer_p99)
         results = _parts(source, steps, self.results, self.result_median, self.result_p99)
@@ -124,7 +131,7 @@ class AgentMix:
         return Plan(
             name,
             "+".join(self.results),
-            head_id,
+            self.name,
             WRITINGS["english"].part_of(self.head_tokens),
             WRITINGS[written].part_of(self.first_tokens),
             plan,

@@ -464,7 +464,8 @@ def test_bundled_studies_are_right_or_say_which_path_they_need(name: str, tmp_pa
     assert study.name == name
     assert study.path is None
     assert len(study.arms) > 1
-    assert Progressive() in [arm.policy_output.build() for arm in study.arms.values()]
+    if not study.has_agents:
+        assert Progressive() in [arm.policy_output.build() for arm in study.arms.values()]
 
 
 def test_the_schema_holds_together() -> None:
