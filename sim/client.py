@@ -216,24 +216,27 @@ class OpenCall:
         self.clients.replica.submit(self.prompt, send.max_tokens, self.true_tokens - self.kept, self._answered)
 
     def _answered(self, work: Work) -> None:
-        clients, response = self.clients, work.response
+        response = work.response
         output = response.output_tokens
         if self.measured:
-            clients.requests.add(
-                self.number,
-                self.attempts,
-                _KIND[self.sent.kind],
-                work.prompt,
-                work.max_tokens,
-                output,
-                _FINISH[response.finish],
-                _REFUSAL[work.refusal],
-                work.preemptions,
-                work.submitted_s,
-                work.scheduled_s,
-                work.first_token_s,
-                work.finished_s,
-                work.reserved_token_s,
+            requests = self.clients.requests
+            requests.rows.append(
+                requests.pack(
+                    self.number,
+                    self.attempts,
+                    _KIND[self.sent.kind],
+                    work.prompt,
+                    work.max_tokens,
+                    output,
+                    _FINISH[response.finish],
+                    _REFUSAL[work.refusal],
+                    work.preemptions,
+                    work.submitted_s,
+                    work.scheduled_s,
+                    work.first_token_s,
+                    work.finished_s,
+                    work.reserved_token_s,
+                )
             )
         if not self.attempts:
             self.first_truncated = response.finish is FinishReason.LENGTH
@@ -268,21 +271,24 @@ class OpenCall:
         """Record the request that the policy itself refused to send: no room for a useful answer."""
         if self.measured:
             now, nan = self.arrival_s, float("nan")
-            self.clients.requests.add(
-                self.number,
-                0,
-                0,
-                self.prompt,
-                0,
-                0,
-                _FINISH[FinishReason.ERROR],
-                _NO_ROOM,
-                0,
-                now,
-                nan,
-                nan,
-                now,
-                0.0,
+            requests = self.clients.requests
+            requests.rows.append(
+                requests.pack(
+                    self.number,
+                    0,
+                    0,
+                    self.prompt,
+                    0,
+                    0,
+                    _FINISH[FinishReason.ERROR],
+                    _NO_ROOM,
+                    0,
+                    now,
+                    nan,
+                    nan,
+                    now,
+                    0.0,
+                )
             )
         self.attempts = 1
         self._record(_FAILED, 0)
@@ -291,20 +297,25 @@ class OpenCall:
         if not self.measured:
             return
         clients = self.clients
-        clients.calls.add(
-            self.number,
-            self.kind,
-            self.script,
-            self.attempts,
-            outcome,
-            self.first_truncated,
-            outcome == _TRUNCATED,
-            self.prompt_tokens,
-            self.true_tokens,
-            delivered,
-            self.discarded,
-            self.arrival_s,
-            clients.clock.now,
-            self.reserved,
+        calls = clients.calls
+        calls.rows.append(
+            calls.pack(
+                self.number,
+                self.kind,
+                self.script,
+                self.attempts,
+                outcome,
+                self.first_truncated,
+                outcome == _TRUNCATED,
+                self.prompt_tokens,
+                self.true_tokens,
+                delivered,
+                self.discarded,
+                self.arrival_s,
+                clients.clock.now,
+                self.reserved,
+            )
         )
+        calls.spill()
+        clients.requests.spill()
         clients.ended()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
 
 import simpy
 from simpy.events import EventPriority
@@ -27,8 +27,12 @@ class Clock(simpy.Environment):
 
     def skip(self, time: float) -> bool:
         """Let the time pass if nothing happens up to and at ``time``; return whether it did."""
-        if self._queue and self._queue[0][0] <= time:
-            return False
+        queue = self._queue
+        while queue and queue[0][0] <= time:
+            event = queue[0][3]
+            if not (isinstance(event, Moment) and event.moved):
+                return False
+            heappop(queue)
         self._now = time
         return True
 
@@ -51,7 +55,14 @@ class Moment(simpy.Event):
         When, in seconds from 0; not before ``clock.now``.
     priority
         Place within the instant, see the constants of this module.
+
+    Attributes
+    ----------
+    moved
+        Whether those who waited for it wait for another one instead.
     """
+
+    moved = False
 
     def __init__(self, clock: simpy.Environment, time: float, priority: EventPriority = ARRIVAL) -> None:
         self.env = clock
@@ -65,4 +76,6 @@ class Moment(simpy.Event):
         """Return a moment for which those wait who wait for the event ``of``; that one will find nobody any more."""
         moment = cls(of.env, time, priority)
         moment.callbacks, of.callbacks = of.callbacks, []
+        if isinstance(of, Moment):
+            of.moved = True
         return moment

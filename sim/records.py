@@ -69,29 +69,24 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-class Table:
+class Table(Log):
     """All rows of one kind, about 65 bytes a row.
 
     Parameters
     ----------
     dtype
         The row.
-
-    Attributes
-    ----------
-    add
-        Append a row, its fields in order.
     """
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
-        self._blocks: list[Rows] = []
-        self._log = Log(dtype, self._blocks.append)
-        self.add = self._log.add
+    __slots__ = ("_blocks",)
 
-    def rows(self) -> Rows:
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._blocks: list[Rows] = []
+        super().__init__(dtype, self._blocks.append)
+
+    def all(self) -> Rows:
         """Return all rows so far."""
-        self._log.flush()
+        self.flush()
         rows = np.concatenate(self._blocks) if self._blocks else np.empty(0, self._dtype)
         self._blocks[:] = [rows]
         return rows

@@ -24,6 +24,7 @@ from policies.output import ErrorKind, FinishReason, Response
 from sim.admission import AdmissionRule
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
+from sim.rows import BLOCK
 from sim.steptime import StepTime
 from sim.timeline import Series, Timeline
 
@@ -90,7 +91,8 @@ class Work:
     preemptions
         How often it lost its place.
     reserved_token_s
-        Tokens charged, integrated over the time in the batch; for a growing rule blocks count with their mean fill.
+        Tokens charged, integrated over the time in the batch. Under a rule that grows an estimate: the mean context
+        of the stay and the mean fill of blocks.
     submitted_s, scheduled_s, first_token_s, finished_s
         When, seconds from 0; nan where it has not happened. ``scheduled_s`` is the first admission.
     refusal
@@ -104,6 +106,7 @@ class Work:
     __slots__ = (
         "answer",
         "blocks",
+        "decoded_s",
         "entry",
         "finished_s",
         "first_token_s",
@@ -127,6 +130,7 @@ class Work:
     todo: int  # prompt tokens still to compute
     past: int  # prompt tokens computed
     since: int  # iteration at which its present stay among the decoding requests began
+    decoded_s: float  # when that was
     last_token_s: float  # when it was preempted
     response: Response
 
@@ -193,7 +197,6 @@ class Replica:
         "_idle",
         "_lengths",
         "_longest",
-        "_moment",
         "_partial",
         "_pool",
         "_prompts",
@@ -239,7 +242,6 @@ class Replica:
         self._decoding = 0
         self._context = 0  # sum over decoding requests of prompt + generated
         self._partial: Work | None = None  # the one prompt that is computed in pieces
-        self._moment = 0.0  # sum over iterations of their time, weighted by their number
 
         # The run in progress: its iterations, 0 if there is none, their affine cost, the prompts in it.
         self._steps = 0
@@ -279,7 +281,8 @@ class Replica:
             self._lengths[work.number] = true_tokens
             waiting = self._waiting
             waiting.append(work)
-            self.timeline.queue.add(now, len(waiting))
+            queue = self.timeline.queue
+            queue.rows.append(queue.pack(now, len(waiting)))
             if self._idle:
                 self._idle = False
                 Moment.instead(self._alarm, now, SCHEDULING)
@@ -419,7 +422,8 @@ class Replica:
             self.most_running = len(running)
         if server.max_waiting is not None:
             self._turn_away(server.max_waiting)
-        self.timeline.queue.add(now, len(waiting))
+        queue = self.timeline.queue
+        queue.rows.append(queue.pack(now, len(waiting)))
         return prompts
 
     def _turn_away(self, most: int) -> None:
@@ -432,11 +436,6 @@ class Replica:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
         self._log(steps)
-        if self._growth is not None:
-            pairs = steps * (steps - 1) >> 1
-            self._moment += iteration * (now - self._started_s) + pairs * (
-                self._base + (2 * steps - 1) / 3 * self._slope
-            )
         self.iterations = iteration = iteration + steps
         self._context += self._decoding * steps
         self._steps = 0
@@ -461,18 +460,23 @@ class Replica:
         timeline = self.timeline
         if self._growth is not None:
             timeline.classes.append(self._growth.classes(self.iterations))
-        timeline.runs.add(
-            self._started_s,
-            self._base,
-            self._slope,
-            steps,
-            self._decoding,
-            len(self._running),
-            self._context,
-            stored,
-            rise,
-            self._pool.held,
+        runs = timeline.runs
+        runs.rows.append(
+            runs.pack(
+                self._started_s,
+                self._base,
+                self._slope,
+                steps,
+                self._decoding,
+                len(self._running),
+                self._context,
+                stored,
+                rise,
+                self._pool.held,
+            )
         )
+        if len(runs.rows) >= BLOCK:
+            timeline.settle()
 
     # ------------------------------------------------------------------ a request's life
 
@@ -505,7 +509,8 @@ class Replica:
         if work is self._partial:
             self._partial = None
         if work.generated:
-            self.timeline.stalls.add(now, now - work.last_token_s)
+            stalls = self.timeline.stalls
+            stalls.rows.append(stalls.pack(now, now - work.last_token_s))
         else:
             work.first_token_s = now
         work.generated += 1
@@ -523,8 +528,8 @@ class Replica:
         if self._growth is not None:
             self._growth.join(context, iteration)
             self._pool.held -= work.blocks  # from here on counted by its class
-            tokens = work.blocks * self._pool.block_tokens
-            work.reserved_token_s += now * tokens - self._charged(context - iteration, now)
+            work.reserved_token_s += now * (work.blocks * self._pool.block_tokens)
+            work.decoded_s = now
 
     def _withdraw(self, work: Work, now: float) -> None:
         """Take a request that does not decode out of the batch."""
@@ -545,12 +550,10 @@ class Replica:
             self._withdraw(work, now)
         else:
             self._growth.leave(context, iteration)
-            work.reserved_token_s += self._charged(context - iteration, now)
+            # Half a block less one token is the mean fill; the context grows evenly but for the steps' lengths.
+            mean = context - (iteration - work.since - self._pool.block_tokens + 2) / 2
+            work.reserved_token_s += mean * (now - work.decoded_s)
             del self._running[work.number]
-
-    def _charged(self, fill: int, now: float) -> float:
-        """Return the integral since 0 of ``fill`` + iteration + half a block less one token: tokens times seconds."""
-        return (fill + (self._pool.block_tokens - 1) / 2) * now + self._moment
 
     def _respond(self, work: Work, now: float) -> None:
         work.finished_s = now
@@ -600,10 +603,13 @@ class Replica:
         spent = now - self._started_s
         root = math.sqrt(linear * linear + 2 * self._slope * spent)
         steps = max(1, min(self._steps, math.ceil(2 * spent / (linear + root))))
-        while steps < self._steps and self._time_after(steps) < now:  # rounding of the root
+        end = self._time_after(steps)
+        while end < now:  # rounding of the root, here and below
             steps += 1
-        while steps > 1 and self._time_after(steps - 1) >= now:
+            end = self._time_after(steps)
+        while steps > 1 and (before := self._time_after(steps - 1)) >= now:
             steps -= 1
+            end = before
         if steps < self._steps:
             self._steps = steps
-            self._alarm = Moment.instead(self._alarm, self._time_after(steps), COMPLETION)
+            self._alarm = Moment.instead(self._alarm, end, COMPLETION)

@@ -128,8 +128,8 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
         clients.run(workload, setting.horizon_s, limit_s)
     end_s = clock.now
     return Replication(
-        requests=clients.requests.rows(),
-        calls=clients.calls.rows(),
+        requests=clients.requests.all(),
+        calls=clients.calls.all(),
         kinds=clients.kinds,
         scripts=clients.scripts,
         series=replica.close(),

@@ -19,7 +19,7 @@ _CODES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "b1"
 
 
 class Log:
-    """Takes rows and hands them on in blocks.
+    """Takes rows and hands them on in blocks: ``log.rows.append(log.pack(...))``, and now and then ``log.spill()``.
 
     Parameters
     ----------
@@ -27,30 +27,35 @@ class Log:
         The row: a structured type, aligned as C does (the fast way of ``struct``).
     take
         Gets every block, as an array of its own.
+
+    Attributes
+    ----------
+    pack
+        Make a row of its fields, in order.
+    rows
+        Rows that have not been handed on.
     """
 
-    __slots__ = ("_at", "_buffer", "_dtype", "_end", "_pack", "_size", "_take")
+    __slots__ = ("_dtype", "_take", "pack", "rows")
 
     def __init__(self, dtype: np.dtype[Any], take: Callable[[Rows], object]) -> None:
-        fields = (dtype[name] for name in dtype.names or ())
-        self._pack = Struct("@" + "".join(_CODES[field.str[1:]] for field in fields)).pack_into
+        fields = [dtype[name].str[1:] for name in dtype.names or ()]
+        row = Struct("@" + "".join(_CODES[field] for field in fields))
+        if row.size < dtype.itemsize:
+            row = Struct(f"{row.format}{dtype.itemsize - row.size}x")
+        self.pack = row.pack
+        self.rows: list[bytes] = []
         self._dtype = dtype
         self._take = take
-        self._size = dtype.itemsize
-        self._end = BLOCK * self._size
-        self._buffer = bytearray(self._end)
-        self._at = 0
 
-    def add(self, *values: float) -> None:
-        """Append a row."""
-        self._pack(self._buffer, self._at, *values)
-        self._at += self._size
-        if self._at == self._end:
+    def spill(self) -> None:
+        """Hand on the rows if there is a block of them."""
+        if len(self.rows) >= BLOCK:
             self.flush()
 
     def flush(self) -> None:
-        """Hand on what is there."""
-        if self._at:
-            rows = np.frombuffer(bytes(self._buffer[: self._at]), self._dtype)
-            self._at = 0
-            self._take(rows)
+        """Hand on the rows."""
+        if self.rows:
+            block = np.frombuffer(b"".join(self.rows), self._dtype)
+            self.rows.clear()
+            self._take(block)

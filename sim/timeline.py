@@ -164,10 +164,14 @@ class Timeline:
         )  # tokens that last blocks still hold
         self._turn = np.arange(block_tokens)  # the tables' order of the classes of `Growth`
 
-    def close(self, end_s: float) -> Series:
-        """Settle everything up to the end and return it. Nothing may be logged afterwards."""
+    def settle(self) -> None:
+        """Integrate what has been logged. The last run must have ended."""
         for log in (self.runs, self.queue, self.stalls):
             log.flush()
+
+    def close(self, end_s: float) -> Series:
+        """Settle everything up to the end and return it. Nothing may be logged afterwards."""
+        self.settle()
         self._settle_queue(np.array([(end_s, self._waiting[1])], QUEUE))
         ticks = int(end_s // self.tick_s)
         grid = np.concatenate([np.zeros((3, 1)), *self._grid], axis=1)
