@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from sim.records import CATEGORIES
 from sim.replication import Replication
@@ -97,23 +98,40 @@ class Folder:
             part = rows[start : start + ROWS]
             columns: dict[str, Any] = {}
             for name in rows.dtype.names or ():
-                values = np.ascontiguousarray(part[name])
                 names = categories.get(f"{kind}.{name}")
-                columns[name] = (
-                    values if names is None else pa.array(np.array(names, dtype=object)[values], pa.string())
-                )
+                columns[name] = part[name] if names is None else _labels(part[name], names)
             self._write(file, columns, origin)
 
     def _write(self, file: str, columns: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
         length = len(next(iter(columns.values())))
-        table = pa.table(
-            {
-                "arm": pa.repeat(pa.scalar(origin["arm"]), length),
-                "replication": pa.repeat(pa.scalar(origin["replication"], pa.int32()), length),
-                **columns,
-            }
-        )
+        of_all = np.zeros(length, dtype=np.int32)
+        numbers = of_all + np.int32(origin["replication"])
+        columns = {"arm": _labels(of_all, (origin["arm"],)), "replication": numbers, **columns}
+        arrays = [column if isinstance(column, pa.Array) else _column(column) for column in columns.values()]
+        table = pa.Table.from_arrays(arrays, list(columns))
         writer = self._writers.get(file)
         if writer is None:
-            writer = self._writers[file] = pq.ParquetWriter(self.file(file), table.schema, compression="zstd")
+            labels = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
+            writer = pq.ParquetWriter(self.file(file), table.schema, compression="zstd", use_dictionary=labels)
+            self._writers[file] = writer
         writer.write_table(table)
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    """Return a numpy column as Arrow's, on the same memory.
+
+    ``pyarrow.array`` would do it too, but loads pandas to see whether it was given something of pandas.
+    """
+    if values.dtype == np.bool_:
+        bits = np.packbits(values, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _labels(codes: NDArray[np.integer[Any]], names: tuple[str, ...]) -> pa.DictionaryArray:
+    texts = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    dictionary = pa.Array.from_buffers(pa.string(), len(names), buffers)
+    return pa.DictionaryArray.from_arrays(_column(codes.astype(np.int32)), dictionary)
