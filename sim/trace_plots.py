@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from workloads.fit import Report
     from workloads.readers import Recording
+    from workloads.sessions.study import Outcome
 
 COLORS = ("#3b6ea5", "#c8652f", "#5c8f4f", "#7b5aa6")
 CAPS = (8_000, 32_000)
@@ -116,5 +117,36 @@ def plot_fit(name: str, report: Report, folder: Path) -> Path:
     for axes in (tail, quantiles):
         axes.grid(alpha=0.25, linewidth=0.6)
     tail.legend(frameon=False, fontsize=8, loc="lower left")
+    figure.savefig(path, dpi=144)
+    return path
+
+
+def plot_sessions(outcome: Outcome, folder: Path) -> Path:
+    """Draw each distribution, recorded and drawn, into ``sessions.png``, with its distance on halves not fitted to."""
+    from workloads.sessions import marginals
+
+    recorded, drawn, summary = marginals(outcome.recorded), marginals(outcome.drawn), outcome.summary()["distances"]
+    titles = {
+        "input": "prompt, tokens",
+        "output": "answer, tokens",
+        "rounds": "tool rounds of a turn",
+        "appended": "appended by a round, tokens",
+        "requests": "requests of a session",
+        "first": "first prompt, tokens",
+        "think": "think gap, s",
+        "api": "request, s",
+    }
+    figure = Figure(figsize=(11.0, 5.6), layout="constrained")
+    for axes, (name, title) in zip(figure.subplots(2, 4).flat, titles.items(), strict=True):
+        for sample, color, label in ((recorded[name], "0.2", "recorded"), (drawn[name], COLORS[1], "drawn")):
+            level = np.arange(1, len(sample) + 1) / len(sample)
+            axes.step(np.maximum(sample, 0.5), level, where="post", color=color, linewidth=1.4, label=label)
+        row = summary[name]
+        axes.set(xscale="log", xlabel=title, ylim=(0, 1))
+        axes.set_title(f"held out: KS {row['median']:.3f}, bar {row['bar']:.3f}", loc="left", fontsize=9)
+        axes.grid(alpha=0.25, linewidth=0.6)
+    figure.axes[0].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.suptitle("Share of values up to each: recorded sessions, and sessions drawn from the law", fontsize=10)
+    path = folder / "sessions.png"
     figure.savefig(path, dpi=144)
     return path

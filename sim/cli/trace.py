@@ -125,6 +125,45 @@ def fit(
         print(path)
 
 
+@trace_app.command("fit-sessions")
+def fit_sessions(
+    file: File,
+    output: Folder = None,
+    halves: Annotated[int, typer.Option(min=1, help="Random halves to fit on and judge by.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of the halves and the drawn sessions.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a law of agent sessions to recorded ones (WEKA's format), judged by the halves that it was not fitted to."""
+    from workloads.readers.weka import read_sessions
+    from workloads.sessions.study import judge
+
+    sessions = list(read_sessions(file))
+    outcome = judge(sessions, halves, seed, source=f"{len(sessions)} sessions of {file.name}")
+    summary = outcome.summary()
+    if output is not None:
+        from sim.trace_plots import plot_sessions
+
+        output.mkdir(parents=True, exist_ok=True)
+        law = output / "law.json"
+        law.write_text(json.dumps(outcome.law.to_plain(), indent=1) + "\n")
+        (output / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        summary["files"] = [str(law), str(plot_sessions(outcome, output))]
+    if as_json:
+        _print_json(summary)
+        return
+    table = _table(
+        "distance (Kolmogorov-Smirnov) to sessions not fitted to", "", "median", "worst", "real halves", "bar"
+    )
+    for name, row in summary["distances"].items():
+        cells = (f"{row[key]:.3f}" for key in ("median", "worst", "real_median", "bar"))
+        table.add_row(name, *cells)
+    _print(table)
+    reuse = summary["prefix_reuse"]
+    print(f"prefix reuse: drawn {reuse['drawn']:.4f}, recorded {reuse['recorded']:.4f}")
+    for path in summary.get("files", []):
+        print(path)
+
+
 def _print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from workloads.readers.build import Build
 from workloads.readers.recording import Recording
 from workloads.readers.stream import Chunk
-from workloads.readers.weka import Request, SubAgent, sessions
+from workloads.readers.weka import Request, Session, SubAgent, sessions
 from workloads.trace import Labels, Segments
 
 KINDS = ("user", "tool-round", "subagent")
@@ -42,30 +43,34 @@ class _Rows:
 
 
 def read(chunks: Iterator[Chunk], build: Build) -> Recording:
-    """Return the requests of all sessions; each session and each sub-agent has a number of its own.
+    """Return the requests of all sessions, as `columns` has them."""
+    return build.untimed(WHY, **columns(sessions(chunks, build.log)))
+
+
+def columns(found: Iterable[Session]) -> dict[str, Any]:
+    """Return the columns of a trace of these sessions; each session and each sub-agent has a number of its own.
 
     ``kind`` is ``user`` for a request that follows a user's message, ``tool-round`` for one that carries tool results,
     ``subagent`` for all requests of a sub-agent. Segments are pieces of block runs, cut so that equal blocks are equal
-    pieces.
+    pieces. The sessions have no common clock: ``arrival_s`` is 0, ``session_s`` counts from each one's start.
     """
     rows, parts = _Rows(), []
-    for place, session in enumerate(sessions(chunks, build.log)):
+    for place, session in enumerate(found):
         first = len(rows.requests)
         rows.add(session.requests, session.subagents, 0.0, None)
         parts.append(_pieces(rows.requests[first:], session.block, place * ID_SPACE))
-    found = rows.requests
-    return build.untimed(
-        WHY,
-        arrival_s=np.zeros(len(found)),
-        prompt_tokens=np.array([request.input_tokens for request in found], np.int64),
-        output_tokens=np.array([request.output_tokens for request in found], np.int64),
-        kind=Labels(np.array(rows.kind, np.int32), KINDS),
-        session=np.array(rows.session, np.int64),
-        segments=Segments.concat(parts) if parts else None,
-        session_s=np.array(rows.started, np.float64),
-        think_s=np.array([_known(request.think_s) for request in found], np.float64),
-        service_s=np.array([_known(request.api_s) for request in found], np.float64),
-    )
+    requests = rows.requests
+    return {
+        "arrival_s": np.zeros(len(requests)),
+        "prompt_tokens": np.array([request.input_tokens for request in requests], np.int64),
+        "output_tokens": np.array([request.output_tokens for request in requests], np.int64),
+        "kind": Labels(np.array(rows.kind, np.int32), KINDS),
+        "session": np.array(rows.session, np.int64),
+        "segments": Segments.concat(parts) if parts else None,
+        "session_s": np.array(rows.started, np.float64),
+        "think_s": np.array([_known(request.think_s) for request in requests], np.float64),
+        "service_s": np.array([_known(request.api_s) for request in requests], np.float64),
+    }
 
 
 def _known(value: float | None) -> float:
