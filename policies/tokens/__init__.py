@@ -10,9 +10,11 @@ from policies.tokens.estimators import (
     Guaranteed,
     Normalised,
     Overhead,
+    Scaled,
     Table,
     estimate_request,
 )
+from policies.tokens.weights import estimator_named, estimator_names
 
 __all__ = [
     "CLASSES",
@@ -24,8 +26,11 @@ __all__ = [
     "Guaranteed",
     "Normalised",
     "Overhead",
+    "Scaled",
     "Table",
     "class_of",
     "count_classes",
     "estimate_request",
+    "estimator_named",
+    "estimator_names",
 ]

@@ -6,6 +6,7 @@ None of them normalises: what is estimated is the text that is sent. A caller wh
 
 from __future__ import annotations
 
+import math
 import unicodedata
 import zlib
 from collections.abc import Iterable
@@ -254,3 +255,36 @@ class Normalised:
     def estimate_counts(self, counts: Counts) -> int:
         """Return the tokens of counts, which must be those of composed text."""
         return self.inner.estimate_counts(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Another estimator times a factor: what ``slotsim estimator learn`` found for a class of content.
+
+    Attributes
+    ----------
+    inner
+        What is corrected.
+    factor
+        Tokens charged over tokens estimated.
+    """
+
+    inner: Estimator
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < math.inf:
+            raise ValueError(f"a factor must be finite and above 0, is {self.factor}")
+
+    @property
+    def name(self) -> str:
+        """The inner one's name and the factor."""
+        return f"{self.inner.name}*{self.factor:g}"
+
+    def estimate(self, text: str) -> int:
+        """Return the corrected tokens of a text, rounded up."""
+        return math.ceil(self.inner.estimate(text) * self.factor)
+
+    def estimate_counts(self, counts: Counts) -> int:
+        """Return the corrected tokens of class counts, rounded up."""
+        return math.ceil(self.inner.estimate_counts(counts) * self.factor)

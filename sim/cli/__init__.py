@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sim.cli import calibrate, compare, conformance, measured, study
+from sim.cli import calibrate, compare, conformance, estimator, measured, study
 from sim.cli.trace import trace_app
 from workloads.errors import BadInput
 
@@ -25,6 +25,7 @@ app.command("schema")(study.schema)
 app.command("init")(study.init)
 app.command("list")(study.list_known)
 app.add_typer(trace_app)
+app.add_typer(estimator.app, name="estimator")
 app.command("conformance")(conformance.conformance)
 app.command("calibrate")(calibrate.calibrate)
 app.command("measured")(measured.measured)

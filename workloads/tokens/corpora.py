@@ -23,15 +23,18 @@ class Chunk:
     ----------
     label
         The class: the file's name without its ending.
-    source
-        Which of the file's sources it comes from, counted from 0.
     text
         What is counted.
+    source
+        Which of the file's sources it comes from, counted from 0.
+    place
+        Which chunk of the file it is, counted from 0, and of how many.
     """
 
     label: str
-    source: int
     text: str
+    source: int = 0
+    place: tuple[int, int] = (0, 1)
 
     @property
     def stress(self) -> bool:
@@ -146,7 +149,8 @@ def read_corpus(corpora: Iterable[Path], size: int = CHUNK, *, by_source: bool =
             parts = [text]
             if by_source:
                 parts = _parts(text, lengths.get(file.stem, []))
-            chunks += [Chunk(file.stem, n, piece) for n, part in enumerate(parts) for piece in cut(part, size) if piece]
+            found = [(piece, source) for source, part in enumerate(parts) for piece in cut(part, size)]
+            chunks += [Chunk(file.stem, *piece, (number, len(found))) for number, piece in enumerate(found)]
     if faults:
         raise BadInput(*faults)
     return chunks

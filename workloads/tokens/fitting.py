@@ -9,6 +9,7 @@ random parts of the text and the weights are the mean: a single solution leans o
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from policies.tokens import Counts, Table
 from policies.tokens.classes import ASCII_CLASSES, BYTES, CLASSES, FAR, OTHER
 from policies.tokens.counts import BEFORE, KINDS, PAIRS
 from policies.tokens.estimators import UNIT
-from workloads.tokens.corpora import Chunk
+from workloads.tokens.corpora import STRESS, Chunk
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +47,32 @@ MOST: Final[Floats] = np.where(np.arange(len(BOUNDS)) < len(_PAIR_COLUMNS) + len
 
 
 @dataclass(frozen=True, slots=True)
+class Margins:
+    """By what fitted weights are multiplied, for text that was not fitted.
+
+    Attributes
+    ----------
+    ascii
+        Of pairs that end in ASCII.
+    beyond
+        Of runs and characters beyond ASCII: their classes rest on fewer sources.
+    """
+
+    ascii: float
+    beyond: float
+
+    def __str__(self) -> str:
+        """Return both, as the command line reads them."""
+        return f"{self.ascii:g}/{self.beyond:g}"
+
+    def on(self, beta: Floats) -> Floats:
+        """Return fitted weights with the margins, as far as a pair's weight fits its byte."""
+        factors = np.where(np.arange(len(beta)) < len(_PAIR_COLUMNS), self.ascii, self.beyond)
+        weights: Floats = np.minimum(beta * factors, MOST)
+        return weights
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How a table is fitted.
 
@@ -53,29 +80,25 @@ class Recipe:
     ----------
     tau
         Quantile of the pinball loss.
-    rare
-        Occurrences in the fitted text below which a feature keeps its bound.
+    rare, rare_beyond
+        Occurrences in the fitted text below which a feature keeps its bound: a pair or run, a class beyond ASCII. A
+        script is known from text in it, not from a few stray letters.
     bags
         Linear programs whose solutions are averaged.
     share
         Part of the chunks that each of them sees.
     stress
         Weight of a stress class against an ordinary one.
-    margin
-        Factor on pairs that end in ASCII.
-    margin_beyond
-        Factor on characters beyond ASCII: their classes rest on fewer sources.
     seed
         Of the random parts.
     """
 
     tau: float = 0.995
     rare: int = 30
+    rare_beyond: int = 300
     bags: int = 16
     share: float = 0.7
-    stress: float = 0.3
-    margin: float = 1.1
-    margin_beyond: float = 1.1
+    stress: float = 1.0
     seed: int = 20261130
 
 
@@ -91,7 +114,11 @@ def features(counts: Sequence[Counts]) -> Floats:
 def decomposed(chunks: Iterable[Chunk]) -> list[Chunk]:
     """Return stress copies in NFD of the chunks that it changes: what conjoining jamo and loose marks cost."""
     copies = ((chunk, unicodedata.normalize("NFD", chunk.text)) for chunk in chunks)
-    return [Chunk(f"h_nfd_{c.label}", c.source, text) for c, text in copies if 20 * len(text) > 21 * len(c.text)]
+    return [
+        dataclasses.replace(chunk, label=f"{STRESS}nfd_{chunk.label}", text=text)
+        for chunk, text in copies
+        if 20 * len(text) > 21 * len(chunk.text)
+    ]
 
 
 def _solve(matrix: Floats, tokens: Floats, weights: Floats, tau: float, lower: Floats) -> Floats:
@@ -115,7 +142,7 @@ def _solve(matrix: Floats, tokens: Floats, weights: Floats, tau: float, lower: F
 
 
 def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], recipe: Recipe) -> Floats:
-    """Return the fitted weight of each feature, margins included.
+    """Return the fitted weight of each feature, in tokens.
 
     Parameters
     ----------
@@ -126,22 +153,21 @@ def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], recipe: Recipe) -
     labels
         Class of each chunk; classes weigh the same however many chunks they have.
     recipe
-        Quantile, bags and margins.
+        Quantile and bags.
     """
     generator = np.random.default_rng(recipe.seed)
     names, number = np.unique(np.asarray(labels), return_inverse=True)
-    importance = np.where(np.char.startswith(names, "h_"), recipe.stress, 1.0)
-    lower = np.where((matrix.sum(axis=0) < recipe.rare) | _NEVER, BOUNDS, 0.0)
+    importance = np.where(np.char.startswith(names, STRESS), recipe.stress, 1.0)
+    enough = np.full(matrix.shape[1], recipe.rare_beyond)
+    enough[: len(_PAIR_COLUMNS) + len(_RUNS)] = recipe.rare
+    lower = np.where((matrix.sum(axis=0) < enough) | _NEVER, BOUNDS, 0.0)
     total = np.zeros(matrix.shape[1])
     for _ in range(recipe.bags):
         seen = generator.random(len(tokens)) < recipe.share
         chunks = np.bincount(number[seen], minlength=len(names)).clip(1)
         weights = (importance / chunks)[number[seen]]
         total += _solve(matrix[seen], tokens[seen], weights, recipe.tau, lower)
-    margins = np.full(matrix.shape[1], recipe.margin_beyond)
-    margins[: len(_PAIR_COLUMNS)] = recipe.margin
-    fitted: Floats = np.minimum(total / recipe.bags * margins, MOST)
-    return fitted
+    return total / recipe.bags
 
 
 def table(name: str, beta: Floats, matrix: Floats, *, capped: bool = True) -> Table:

@@ -1,0 +1,200 @@
+"""Token estimators: measured against real tokenizers, checked against a baseline, fitted, corrected."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.estimator.evaluate import Evaluation
+    from workloads.tokens.corpora import Chunk
+
+app = typer.Typer(no_args_is_help=True, help="Regression-test token estimators against real tokenizers.")
+
+OPEN = "o200k,qwen,deepseek"
+
+Corpus = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[CORPUS]...", help="Folders of .txt files, one a class; default: the project's own."),
+]
+EstimatorName = Annotated[str, typer.Option("--estimator", help="by-script, table:open... or module:function.")]
+Tokenizers = Annotated[str, typer.Option("--tokenizers", metavar="LIST", help="Real tokenizers, by commas.")]
+By = Annotated[str, typer.Option("--by", help="What a row is: class (file) or script.")]
+ChunkSize = Annotated[int, typer.Option("--chunk", min=1, help="Code points of a chunk.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
+@app.command("eval")
+def evaluate(
+    corpus: Corpus = None,
+    estimator: EstimatorName = "table:open",
+    tokenizers: Tokenizers = OPEN,
+    by: By = "class",
+    chunk: ChunkSize = 1000,
+    plots: Annotated[Path | None, typer.Option("--plots", metavar="DIR", help="Draw heat map and boxes there.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure an estimator chunk by chunk: error, share under-estimated, speed.
+
+    A row is a class and a tokenizer; max is the largest count of all. Red breaks the promise not to under-estimate.
+    """
+    evaluation = _evaluation(corpus, estimator, tokenizers, by, chunk)
+    if plots is not None:
+        from sim.estimator.plots import boxes, heat_map
+
+        plots.mkdir(parents=True, exist_ok=True)
+        stem = evaluation.estimator.replace(":", "-")
+        heat_map(evaluation, plots / f"{stem}-heat.png")
+        boxes(evaluation, plots / f"{stem}-boxes.png")
+    if as_json:
+        print(json.dumps(evaluation.content(), indent=2, allow_nan=False))
+    else:
+        from sim.estimator.table import print_evaluation
+
+        print_evaluation(evaluation)
+
+
+@app.command()
+def check(
+    baseline: Annotated[Path, typer.Option("--baseline", metavar="FILE", help="A committed measurement.")],
+    corpus: Corpus = None,
+    estimator: Annotated[str | None, typer.Option("--estimator", help="Default: the baseline's.")] = None,
+    tokenizers: Annotated[str | None, typer.Option("--tokenizers", metavar="LIST", help="For --update.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="For --update: class or script.")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write the baseline instead of comparing.")] = False,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Change that is none, 0.002 = 0.2 %.")] = 0.002,
+    as_json: AsJson = False,
+) -> None:
+    """Compare an estimator with a committed baseline: exit code 3 and the classes that got worse."""
+    from sim.estimator import baseline as base
+
+    known = base.settings_of(baseline) if update else base.read_baseline(baseline)
+    names = tokenizers or ",".join(known.get("tokenizers", OPEN.split(",")))
+    rows, chunk = by or known.get("by", "class"), known.get("chunk", 1000)
+    evaluation = _evaluation(corpus, estimator or known.get("estimator", "table:open"), names, rows, chunk)
+    now = base.baseline_content(evaluation, chunk, rows)
+    if update:
+        base.write_baseline(baseline, now)
+        _say(f"wrote {baseline}: {len(now['rows'])} rows")
+        return
+    worse = base.regressions(known, now, tolerance)
+    gone = base.missing_rows(known, now)
+    if as_json:
+        found = [
+            {
+                **{"class": r.class_, "script": r.script, "tokenizer": r.tokenizer},
+                **{"measure": r.measure, "was": r.was, "now": r.now},
+            }
+            for r in worse
+        ]
+        print(json.dumps({"regressions": found, "missing": gone, "overall": evaluation.overall.content()}, indent=2))
+    else:
+        for regression in worse:
+            print(f"worse: {regression}")
+        for name in gone:
+            print(f"missing: {name} is in the baseline and not in the corpus")
+        if not worse and not gone:
+            print(f"{evaluation.estimator}: no worse than {baseline} in {len(now['rows'])} rows")
+    if worse or gone:
+        raise typer.Exit(3)
+
+
+@app.command()
+def fit(
+    corpus: Corpus = None,
+    tokenizers: Annotated[str, typer.Option("--tokenizers", metavar="LIST", help="Default: all.")] = "",
+    profiles: Annotated[str, typer.Option("--profiles", metavar="LIST", help="Default: all these suffice for.")] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the weights go.")] = Path(
+        "weights.json"
+    ),
+    margins: Annotated[
+        str, typer.Option("--margins", metavar="LIST", help="Validate with these, as 1.05/1.1,...: ASCII/beyond.")
+    ] = "",
+    chunk: ChunkSize = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the cross-validation as JSON.")] = False,
+) -> None:
+    """Fit the tables to corpora, and cross-validate them two-way by source and by halves.
+
+    Every corpus is fitted; the first is cross-validated, with the others known in both directions.
+    """
+    from sim.estimator.fit import fit_tables, read_margins
+
+    tried = [read_margins(pair) for pair in _listed(margins)]
+    report = fit_tables(
+        _corpora(corpus), _listed(tokenizers), _listed(profiles), output, chunk, margins=tried, say=_say
+    )
+    if as_json:
+        print(json.dumps(report, indent=2, allow_nan=False))
+    else:
+        from sim.estimator.table import print_validation
+
+        print_validation(report)
+
+
+@app.command()
+def learn(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="CSV with columns class, chars, tokens; or .parquet.")],
+    table: Annotated[str, typer.Option("--table", help="The table to correct.")] = "table:open",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write factors there.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Correct a table from a team's own usage records: one factor for each content class, with its interval."""
+    from sim.estimator.learn import learn_factors
+
+    report = learn_factors(log, table)
+    if output is not None:
+        output.write_text(json.dumps(report.content(), indent=2) + "\n", "utf-8")
+        _say(f"wrote {output}")
+    if as_json:
+        print(json.dumps(report.content(), indent=2, allow_nan=False))
+    else:
+        from sim.estimator.table import print_factors
+
+        print_factors(report)
+
+
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _corpora(corpus: Sequence[Path] | None) -> list[Path]:
+    from workloads.tokens.corpora import own_corpus
+
+    return list(corpus) if corpus else [own_corpus()]
+
+
+def _evaluation(corpus: Sequence[Path] | None, estimator: str, tokenizers: str, by: str, size: int) -> Evaluation:
+    from sim.estimator.evaluate import BY, evaluate, load_estimator
+    from workloads.errors import BadInput, Fault, did_you_mean
+    from workloads.tokenizers import load_all
+    from workloads.tokens.corpora import read_corpus
+
+    faults: list[Fault] = []
+    if by not in BY:
+        faults.append(Fault(f"must be {' or '.join(BY)}, is {by!r}{did_you_mean(by, BY)}", key="--by"))
+    if not _listed(tokenizers):
+        faults.append(Fault("names no tokenizer", key="--tokenizers"))
+    chunks: list[Chunk] = []
+    for load in (
+        lambda: load_estimator(estimator),
+        lambda: load_all(_listed(tokenizers)),
+        lambda: chunks.extend(read_corpus(_corpora(corpus), size)),
+    ):
+        try:
+            load()
+        except BadInput as error:
+            faults += error.faults
+    if faults:
+        raise BadInput(*faults)
+    return evaluate(load_estimator(estimator), chunks, load_all(_listed(tokenizers)), by)
+
+
+def _say(line: str) -> None:
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr)

@@ -1,0 +1,1 @@
+"""The regression harness for token estimators: measure, compare with a baseline, draw."""
