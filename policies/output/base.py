@@ -94,6 +94,8 @@ class OutputPolicy:
     _plans: dict[Key, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     needs_oracle: ClassVar[bool] = False
+    opens_with: ClassVar[str] = ""
+    """The constant that holds the first limit; empty where the model's limit does."""
 
     def __post_init__(self) -> None:
         faults = self._misfits() or self._faults()
@@ -132,6 +134,18 @@ class OutputPolicy:
     def _rungs(self, call: Call, known: ModelLimits) -> tuple[Send, ...]:
         """Return what the policy would send, before the model's limit and the window have their say."""
         raise NotImplementedError
+
+    def beyond(self, window: int) -> str:
+        """Return the fault of constants under which no call fits a window of so many tokens, or an empty string."""
+        first = self._rungs(Call(), ModelLimits(None, None))[0].max_tokens if self.opens_with else 1
+        if first > window:
+            return f"{self.opens_with}: {first:,} tokens are above the model's window, {window:,}"
+        clamp = Clamp(self.margin_tokens, self.margin_share, self.floor, self.rules.refuses)
+        if self.rules.clamps and clamp.fit(first, clamp.room(window)) is None:
+            return (
+                f"margin_tokens: {self.margin_tokens:,} leave no room for an answer in the model's window, {window:,}"
+            )
+        return ""
 
     def begin(self, call: Call, prompt_tokens: int | None = None) -> Machine:
         """Return the machine of one call. The plans of equal calls are shared, so this is cheap.

@@ -26,6 +26,8 @@ class Fixed(OutputPolicy):
 
     max_tokens: int = 32_000
 
+    opens_with: ClassVar[str] = "max_tokens"
+
     def _faults(self) -> list[str]:
         return OutputPolicy._faults(self) + positive(max_tokens=self.max_tokens)
 
@@ -51,6 +53,8 @@ class Adaptive(OutputPolicy):
     first_cap: int = 8_000
     escalated_floor: int = 64_000
     recoveries: int = 3
+
+    opens_with: ClassVar[str] = "first_cap"
 
     def _faults(self) -> list[str]:
         return (
@@ -81,6 +85,8 @@ class Resume(OutputPolicy):
     escalated_floor: int = 64_000
     recoveries: int = 4
 
+    opens_with: ClassVar[str] = "first_cap"
+
     def _faults(self) -> list[str]:
         return (
             OutputPolicy._faults(self)
@@ -107,6 +113,8 @@ class Progressive(OutputPolicy):
 
     caps: tuple[int, ...] = (8_000, 16_000, 32_000, 64_000)
     recoveries: int = 0
+
+    opens_with: ClassVar[str] = "caps"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caps", listed(self.caps))
@@ -267,6 +275,8 @@ class Growing(OutputPolicy):
     factors: tuple[float, ...] = (2.0, 3.0)
     ceiling: int = 32_768
 
+    opens_with: ClassVar[str] = "first_cap"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", listed(self.factors))
         OutputPolicy.__post_init__(self)
@@ -300,6 +310,8 @@ class PoolShare(OutputPolicy):
 
     pool_tokens: int = 128_000
     share: float = 0.25
+
+    opens_with: ClassVar[str] = "pool_tokens"
 
     def _faults(self) -> list[str]:
         faults = OutputPolicy._faults(self) + positive(pool_tokens=self.pool_tokens)

@@ -230,6 +230,12 @@ class Arm(Table):
     workload: WorkloadTable
     """What users do."""
 
+    def _check(self) -> None:
+        beyond = built(self.policy.output).beyond(self.server.settle().window)
+        if beyond:
+            key, _, text = beyond.partition(": ")
+            raise complaints(complaint(text, "policy", "output", key))
+
     @property
     def policy_output(self) -> Choice:
         """The table of the output policy; its ``build()`` is the policy."""

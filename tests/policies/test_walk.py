@@ -229,3 +229,21 @@ def test_contradictory_constants(build, fault: str) -> None:
 def test_policies_travel_to_worker_processes() -> None:
     for name, policy in POLICIES.items():
         assert pickle.loads(pickle.dumps(policy())) == policy(), name
+
+
+@pytest.mark.parametrize(
+    ("policy", "window", "fault"),
+    [
+        (Fixed(max_tokens=200_000), 131_072, "max_tokens: 200,000 tokens are above the model's window, 131,072"),
+        (Progressive(), 7_999, "caps: 8,000"),
+        (Adaptive(), 4_096, "first_cap: 8,000"),
+        (Adaptive(), 13_000, "margin_tokens: 10,000 leave no room for an answer in the model's window, 13,000"),
+        (Adaptive(margin_tokens=500), 13_000, ""),
+        (Adaptive(), 32_768, ""),
+        (WindowClamped(), 3_000, "margin_tokens: 10,000"),
+        (Oracle(), 200_000, ""),
+    ],
+)
+def test_constants_that_no_window_holds(policy, window: int, fault: str) -> None:
+    assert policy.beyond(window).startswith(fault)
+    assert bool(policy.beyond(window)) == bool(fault)

@@ -203,6 +203,7 @@ def test_the_server_is_settled_from_preset_model_and_gpu(write) -> None:
     assert server.kv_tokens > 400_000
     line = ["server.step_time={kind='line', base_s='20ms'}", "server.kv_tokens=1000", "server.window=1000"]
     bare = STUDY.replace('model = "llama-3.1-8b"\ngpu = "h100"\n', "")
+    bare = bare.replace('name = "adaptive"\nfirst_cap = 4_000', 'name = "fixed"\nmax_tokens = 500\nmargin_tokens = 0')
     server = load_study(write(bare), line).base.server.settle()
     assert (server.model, server.gpu, server.kv_tokens, server.step_time.segment(1, 1)[0]) == (None, None, 1000, 0.02)
 
@@ -402,10 +403,20 @@ def test_no_value_makes_a_traceback(tmp_path_factory: pytest.TempPathFactory, va
     assert not any("\n" in fault for fault in said)
 
 
+def test_a_limit_beyond_the_window_is_named(write) -> None:
+    arms = "[arms.a]\npolicy.output.first_cap = 60_000\n[arms.b]\nserver.window = 50_000\n"
+    path = write(STUDY + arms + "[arms.c]\nserver.window = 9_000\n")
+    assert lines(faults(path, ["server.window=55_000"])) == {
+        (24, "arms.a.policy.output.first_cap"): "60,000 tokens are above the model's window, 55,000",
+        (9, "policy.output.margin_tokens"): "10,000 leave no room for an answer in the model's window, 9,000",
+    }
+
+
 def test_prompts_beyond_the_window_are_named_by_line(write, tmp_path: Path) -> None:
     rows = "\n2023-11-16 18:00:02.0000000,131072,1\n2023-11-16 18:00:03.0000000,7,1\n"
     (tmp_path / "trace.csv").write_text(AZURE + rows)
     arms = "[arms.a]\n[arms.b]\nworkload.time_scale = 2\n[arms.c]\nserver.window = 1000\n"
+    arms += "policy.output = { name = 'fixed', max_tokens = 500, margin_tokens = 0 }\n"
     study = load_study(write(STUDY + arms), [f"workload.path={tmp_path / 'trace.csv'}"])
     with pytest.raises(BadInput) as raised:
         study.sources()
