@@ -43,11 +43,11 @@ def simulated(policy, true_tokens: int, window: int) -> Decisions:
     trace = Trace(np.zeros(1), np.array([PROMPT]), np.array([true_tokens]))
     clients.run(iter([trace]), horizon_s=1.0, limit_s=1.0)
     kinds, finishes = CATEGORIES["request.kind"], CATEGORIES["request.finish"]
-    rows = clients.requests.rows()
+    rows = clients.requests.all()
     requests = [
         (kinds[row["kind"]], int(row["max_tokens"]), int(row["output_tokens"]), finishes[row["finish"]]) for row in rows
     ]
-    (call,) = clients.calls.rows()
+    (call,) = clients.calls.all()
     return requests, CATEGORIES["call.outcome"][call["outcome"]]
 
 
