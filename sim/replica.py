@@ -78,7 +78,10 @@ Answer = Callable[["Work"], None]
 
 
 class Work:
-    """A request on the server. The length its answer is going to have is not here: no rule can read it.
+    """A request on the server, as rules and records see it.
+
+    Neither the length that its answer is going to have is here nor the client that knows it: nobody who decides can
+    reach them.
 
     Attributes
     ----------
@@ -97,14 +100,11 @@ class Work:
         When, seconds from 0; nan where it has not happened. ``scheduled_s`` is the first admission.
     refusal
         Why the server refused it; an empty string if it did not.
-    answer
-        Called with the request when its response is there.
     response
         What the client gets; not there before.
     """
 
     __slots__ = (
-        "answer",
         "blocks",
         "decoded_s",
         "entry",
@@ -134,12 +134,11 @@ class Work:
     last_token_s: float  # when it was preempted
     response: Response
 
-    def __init__(self, number: int, prompt: int, max_tokens: int, now: float, answer: Answer) -> None:
+    def __init__(self, number: int, prompt: int, max_tokens: int, now: float) -> None:
         self.number = number
         self.prompt = prompt
         self.max_tokens = max_tokens
         self.submitted_s = now
-        self.answer = answer
         self.generated = 0
         self.entry = -1  # number of its present stay among the decoding requests, -1 while there is none
         self.preemptions = 0
@@ -195,12 +194,12 @@ class Replica:
         "_entries",
         "_growth",
         "_idle",
-        "_lengths",
         "_longest",
         "_partial",
         "_pool",
         "_prompts",
         "_running",
+        "_sealed",
         "_segment",
         "_slope",
         "_spare",
@@ -237,7 +236,7 @@ class Replica:
 
         self._waiting: deque[Work] = deque()
         self._running: dict[int, Work] = {}  # in the order of admission
-        self._lengths: dict[int, int] = {}  # true lengths, tokens; read only to end a response
+        self._sealed: dict[int, tuple[int, Answer]] = {}  # true lengths, read only to end a response; the clients
         self._ends: list[tuple[int, int, Work]] = []  # heap of (iteration that ends the answer, entry, work)
         self._decoding = 0
         self._context = 0  # sum over decoding requests of prompt + generated
@@ -272,13 +271,13 @@ class Replica:
         server = self.server
         now = self.clock.now
         self._submitted = number = self._submitted + 1
-        work = Work(number, prompt, max_tokens, now, answer)
+        work = Work(number, prompt, max_tokens, now)
         if prompt + max_tokens > server.window:
-            self._refuse(work, BEYOND_WINDOW)
+            self._refuse(work, BEYOND_WINDOW, answer)
         elif server.rule.need(prompt, max_tokens, max_tokens - 1, server.block_tokens) > self._pool.blocks:
-            self._refuse(work, BEYOND_POOL)
+            self._refuse(work, BEYOND_POOL, answer)
         else:
-            self._lengths[work.number] = true_tokens
+            self._sealed[number] = (true_tokens, answer)
             waiting = self._waiting
             waiting.append(work)
             queue = self.timeline.queue
@@ -430,7 +429,7 @@ class Replica:
         """Refuse the newest of those who wait beyond ``most``; a client that sends again at once waits for the next."""
         refused = [self._waiting.pop() for _ in range(len(self._waiting) - most)]
         for work in refused:
-            self._refuse(work, QUEUE_FULL)
+            self._refuse(work, QUEUE_FULL, self._sealed.pop(work.number)[1])
 
     def _complete(self, now: float) -> None:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
@@ -514,7 +513,7 @@ class Replica:
         else:
             work.first_token_s = now
         work.generated += 1
-        left = min(self._lengths[work.number], work.max_tokens) - work.generated
+        left = min(self._sealed[work.number][0], work.max_tokens) - work.generated
         if not left:
             self._withdraw(work, now)
             self._respond(work, now)
@@ -557,21 +556,21 @@ class Replica:
 
     def _respond(self, work: Work, now: float) -> None:
         work.finished_s = now
-        truncated = self._lengths.pop(work.number) > work.max_tokens
+        true_tokens, answer = self._sealed.pop(work.number)
+        truncated = true_tokens > work.max_tokens
         responses = self._cut if truncated else self._whole
         response = responses.get(work.generated)
         if response is None:
             finish = FinishReason.LENGTH if truncated else FinishReason.STOP
             response = responses[work.generated] = Response(finish, work.generated)
         work.response = response
-        work.answer(work)
+        answer(work)
 
-    def _refuse(self, work: Work, reason: str) -> None:
-        self._lengths.pop(work.number, None)
+    def _refuse(self, work: Work, reason: str, answer: Answer) -> None:
         work.refusal = reason
         work.finished_s = self.clock.now
         work.response = Response(FinishReason.ERROR, error=REFUSALS[reason])
-        work.answer(work)
+        answer(work)
 
     def _make_room(self, now: float) -> None:
         """Preempt the last in while the next iteration lacks blocks."""

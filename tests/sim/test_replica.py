@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.output import FinishReason
-from sim.admission import Full, Prompt
+from sim.admission import AdmissionRule, Full, Prompt
 from sim.clock import Clock, Moment
+from sim.hardware import Gpu, Model
 from sim.replica import Replica, Server, Work
-from sim.steptime import Line
+from sim.steptime import Chunk, Line, Roofline, Segment, StepTime
 from tests.sim.reference import Job, serve
 
 Arrival = tuple[float, int, int, int]
 """When, prompt, max_tokens, true length."""
 
 SEEN: Counter[str] = Counter()
-"""What the generated cases really did; the last test asserts that nothing interesting was missed."""
+"""What the generated cases really did; a test asserts that nothing interesting is missed."""
 
 
 def simulate(server: Server, arrivals: list[Arrival], resend: bool, stepped: bool) -> tuple[Replica, list[tuple]]:
@@ -79,7 +81,7 @@ def same(left: float, right: float, exact: bool) -> bool:
     return left == right if exact else abs(left - right) <= 1e-9 * max(1.0, abs(left))
 
 
-def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) -> Replica:
+def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) -> None:
     jump, jumped = simulate(server, arrivals, resend, stepped=False)
     step, stepped = simulate(server, arrivals, resend, stepped=True)
     outcome, looked = naive(server, arrivals, resend)
@@ -110,11 +112,11 @@ def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) ->
         assert left.numbers.sum() == right.numbers.sum()
         assert same(left.total_s, right.total_s, exact=False)
     assert series[0].most_running.tolist() == series[1].most_running.tolist()
-    return jump
+    note(jump, jumped, arrivals)
 
 
 @st.composite
-def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], Line]) -> Server:
+def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], StepTime]) -> Server:
     rule = draw(st.sampled_from([Full(), Prompt(), Prompt(watermark=0.1)]))
     block = draw(st.sampled_from([1, 4, 16]))
     window = draw(st.integers(24, 90))
@@ -139,28 +141,122 @@ def calls(unit: float) -> st.SearchStrategy[list[Arrival]]:
     return st.lists(one, min_size=1, max_size=25).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 
 
-def dyadic_line(draw: st.DrawFn) -> Line:
+def dyadic_line(draw: st.DrawFn) -> StepTime:
     part = st.integers(0, 3).map(lambda k: k / 64)
     return Line(draw(st.integers(1, 8)) / 64, draw(part), draw(part) / 16, draw(part))
 
 
-def any_line(draw: st.DrawFn) -> Line:
+def any_line(draw: st.DrawFn) -> StepTime:
     part = st.floats(0, 0.01)
     return Line(draw(st.floats(0.001, 0.1)), draw(part), draw(part) / 50, draw(part))
 
 
+def roofline(draw: st.DrawFn) -> StepTime:
+    """A toy model on a toy GPU whose attention turns from memory-bound to compute-bound within a few dozen tokens."""
+    model = Model("toy", 2, 64, 8, 8, 8, 256, 4096, "made up", ffn=128)
+    kv_s = model.kv_bytes_per_token("bf16", 1) / (1e6 * 0.8)
+    peak = model.attention_flops_per_pair(absorbed=True) / (0.45 * kv_s * draw(st.floats(1.02, 1.3)))
+    gpu = Gpu("toy", "toy", {"bf16": peak}, 1e6, 1e9, 1e9, "made up")
+    return Watched(Roofline(gpu, model, layer_s=1e-3, step_s=1e-3))
+
+
+class Watched:
+    """A step-time model that counts how often its segments end."""
+
+    def __init__(self, model: StepTime) -> None:
+        self.model = model
+        self.provenance = model.provenance
+
+    def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
+        found = self.model.segment(decodes, context, chunks)
+        SEEN["a segment that ends"] += 1 < found[2] < 60
+        return found
+
+
+def note(replica: Replica, rows: list[tuple], arrivals: list[Arrival]) -> None:
+    SEEN["preemption"] += replica.preemptions > 0
+    SEEN["arrivals at one time"] += len({at for at, *_ in arrivals}) < len(arrivals)
+    ends = {times[3] for _, times in rows}
+    SEEN["an arrival at the end of an iteration"] += any(at in ends for at, *_ in arrivals if at > 0)
+    SEEN["a prompt in pieces"] += replica.server.chunked_prefill and any(
+        prompt > replica.server.max_num_batched_tokens for _, prompt, *_ in arrivals
+    )
+    refusals = {what[2] for what, _ in rows}
+    for reason in ("beyond the window", "queue is full"):
+        SEEN[reason] += reason in refusals
+    SEEN["a resend"] += any(what[1] for what, _ in rows)
+
+
 @given(server=servers(dyadic_line), arrivals=calls(1 / 64), resend=st.booleans())
 def test_all_three_agree_exactly_on_dyadic_times(server: Server, arrivals: list[Arrival], resend: bool) -> None:
-    replica = check(server, arrivals, resend, exact=True)
-    note(replica, arrivals)
+    check(server, arrivals, resend, exact=True)
 
 
 @given(server=servers(any_line), arrivals=calls(0.013), resend=st.booleans())
 def test_all_three_agree_on_any_times(server: Server, arrivals: list[Arrival], resend: bool) -> None:
-    replica = check(server, arrivals, resend, exact=False)
-    note(replica, arrivals)
+    check(server, arrivals, resend, exact=False)
 
 
-def note(replica: Replica, arrivals: list[Arrival]) -> None:
-    SEEN["preemption"] += replica.preemptions > 0
-    SEEN["tie of arrivals"] += len({at for at, *_ in arrivals}) < len(arrivals)
+@given(server=servers(roofline), arrivals=calls(0.013), resend=st.booleans())
+def test_all_three_agree_where_a_roofline_breaks(server: Server, arrivals: list[Arrival], resend: bool) -> None:
+    check(server, arrivals, resend, exact=False)
+
+
+def test_generators_reach_what_matters() -> None:
+    SEEN.clear()
+    test_all_three_agree_exactly_on_dyadic_times()
+    test_all_three_agree_where_a_roofline_breaks()
+    wanted = {
+        "preemption",
+        "arrivals at one time",
+        "an arrival at the end of an iteration",
+        "a prompt in pieces",
+        "beyond the window",
+        "queue is full",
+        "a resend",
+        "a segment that ends",
+    }
+    assert {what: SEEN[what] for what in wanted if SEEN[what] < 5} == {}
+
+
+@given(server=servers(dyadic_line), arrivals=calls(1 / 64))
+def test_tiny_pools_make_progress(server: Server, arrivals: list[Arrival]) -> None:
+    """Every request ends, and within the iterations that serving one after the other would take with recomputation."""
+    replica, rows = simulate(server, arrivals, resend=False, stepped=False)
+    assert len(rows) == len(arrivals)
+    tokens = sum(min(true, limit) for _, _, limit, true in arrivals)
+    recomputed = sum(what[4] for what, _ in rows) * server.window
+    prompts = sum(-(-prompt // server.max_num_batched_tokens) for _, prompt, *_ in arrivals)
+    assert replica.iterations <= tokens + prompts + recomputed
+
+
+@given(server=servers(dyadic_line), arrivals=calls(1 / 64), data=st.data())
+def test_decisions_do_not_depend_on_lengths_yet_to_come(
+    server: Server, arrivals: list[Arrival], data: st.DataObject
+) -> None:
+    """Up to the first end of an answer, a run with longer answers is the same run: nobody has seen the lengths."""
+    longer = [(at, prompt, limit, true + data.draw(st.integers(1, 9))) for at, prompt, limit, true in arrivals]
+    (_, short), (_, long) = (simulate(server, calls, resend=False, stepped=False) for calls in (arrivals, longer))
+    ends = min((times[3] for what, times in short if not what[2]), default=math.inf)
+    seen = [
+        sorted((what[0], *times[:3]) for what, times in rows if times[1] < ends and times[2] <= ends)
+        for rows in (short, long)
+    ]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(("rule", "within"), [(Full(), 1e-12), (Prompt(), 0.02)], ids=lambda value: str(value))
+def test_reserved_token_seconds_add_up(rule: AdmissionRule, within: float) -> None:
+    """What the requests reserved is what the pool held: exactly for `full`, nearly for a rule that grows."""
+    server = Server(rule, Line(0.01, 0.0005, 1e-6), 40_000, 8_000, 16, 64, 2_048, chunked_prefill=True)
+    clock = Clock()
+    replica = Replica(clock, server, tick_s=10.0)
+    done: list[Work] = []
+    for k in range(200):
+        Moment(clock, k * 0.21).callbacks.append(
+            lambda _, k=k: replica.submit(50 + 37 * k % 900, 400, 20 + 61 * k % 500, done.append)
+        )
+    clock.run()
+    held = replica.close().reserved[-1]
+    assert len(done) == 200
+    assert abs(sum(work.reserved_token_s for work in done) / held - 1) <= within
