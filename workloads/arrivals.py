@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from workloads.checks import at_least, positive, require
+from workloads.checks import at_least, is_number, positive, require, whole
 
 BLOCK = 8192  # entities drawn at once; a constant, because it is part of the address of every random number
 Floats = NDArray[np.float64]
@@ -121,4 +121,233 @@ class Ticks:
             k += 1
 
 
-ARRIVALS: dict[str, type[Arrivals]] = {"poisson": Poisson, "gamma": Gamma, "weibull": Weibull, "ticks": Ticks}
+def _time_changed(draw: Draw, inverse: Callable[[Floats], Floats]) -> Iterator[Floats]:
+    """Yield the times at which a Poisson process of rate 1 in its own time happens, ``inverse`` giving the seconds."""
+    last, k = 0.0, 0
+    while True:
+        own = last + np.cumsum(draw(k).exponential(1.0, BLOCK))
+        last, k = float(own[-1]), k + 1
+        times = inverse(own)
+        ended = np.flatnonzero(~np.isfinite(times))
+        yield times[: ended[0]] if len(ended) else times
+        if len(ended):
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Poisson arrivals of two rates that take turns (a Markov-modulated Poisson process).
+
+    Attributes
+    ----------
+    rate
+        Calls a second in the long run.
+    factor
+        How many times as fast calls come in a burst as outside.
+    share
+        Share of the time that is burst.
+    mean_s
+        Mean length of a burst in seconds; bursts and the calm between them are exponential.
+    """
+
+    rate: float
+    factor: float
+    share: float
+    mean_s: float
+
+    def __post_init__(self) -> None:
+        require(
+            positive("rate", self.rate),
+            at_least("factor", self.factor, 1.0),
+            ("share", self.share, is_number(self.share) and 0 < self.share < 1, "between 0 and 1"),
+            positive("mean_s", self.mean_s),
+        )
+
+    def times(self, draw: Draw) -> Iterator[Floats]:
+        """Yield arrival times; the process starts in its stationary law."""
+        calm = self.rate / (1.0 + self.share * (self.factor - 1.0))
+        rates = np.array([calm, calm * self.factor])
+        means = np.array([self.mean_s * (1.0 - self.share) / self.share, self.mean_s])
+        begun, own_begun, last, k = 0.0, 0.0, 0.0, 0
+        state = -1
+        while True:
+            generator = draw(k)
+            if state < 0:
+                state = int(generator.random() < self.share)
+            own = last + np.cumsum(generator.exponential(1.0, BLOCK))
+            last, k = float(own[-1]), k + 1
+            starts, ends, states = [begun], [own_begun], [state]
+            while own_begun <= last:  # periods until this block's calls have all happened
+                length = float(generator.exponential(means[state]))
+                begun, own_begun, state = begun + length, own_begun + length * float(rates[state]), 1 - state
+                starts.append(begun)
+                ends.append(own_begun)
+                states.append(state)
+            yield np.interp(own, ends, starts)
+            # the period that the block ended in goes on: exponential, so that it may be drawn anew
+            state = states[-2]
+            begun, own_begun = float(np.interp(last, ends, starts)), last
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Poisson arrivals whose rate follows the hour of the day and the day of the week.
+
+    Attributes
+    ----------
+    rate
+        Calls a second in the mean over a week.
+    hours
+        24 weights, midnight first.
+    days
+        7 weights, of the first simulated day first.
+    start_hour
+        Hour of the day at time 0.
+    """
+
+    rate: float
+    hours: tuple[float, ...] = (1.0,) * 24
+    days: tuple[float, ...] = (1.0,) * 7
+    start_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(
+            positive("rate", self.rate),
+            *(
+                (key, values, len(values) == n and _weights(values), f"{n} numbers, at least 0, not all 0")
+                for key, values, n in (("hours", self.hours, 24), ("days", self.days, 7))
+            ),
+            ("start_hour", self.start_hour, is_number(self.start_hour) and 0 <= self.start_hour < 24, "from 0 to 24"),
+        )
+
+    def times(self, draw: Draw) -> Iterator[Floats]:
+        """Yield arrival times, exact for a rate that is constant within each hour."""
+        weights = np.outer(self.days, self.hours).ravel()
+        edges = np.arange(169) * 3600.0
+        own = np.concatenate(([0.0], np.cumsum(weights / weights.mean() * self.rate * 3600.0)))
+        week, offset = float(own[-1]), self.start_hour * 3600.0
+        started = float(np.interp(offset, edges, own))
+
+        def inverse(time: Floats) -> Floats:
+            weeks, rest = np.divmod(time + started, week)
+            return np.asarray(weeks * edges[-1] + np.interp(rest, own, edges) - offset)
+
+        return _time_changed(draw, inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Poisson arrivals whose rate goes straight from point to point: ramps, spikes, steps.
+
+    Attributes
+    ----------
+    points
+        ``(seconds, calls a second)``, in order of time, the first at 0; two points at the same time are a jump. The
+        last rate holds from there on; if it is 0 the calls end.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        fair = len(self.points) > 0 and all(
+            len(point) == 2 and all(is_number(value) and value >= 0 for value in point) for point in self.points
+        )
+        require(("points", self.points, fair, "at least one pair (seconds, calls a second), none below 0"))
+        seconds = [point[0] for point in self.points]
+        require(
+            ("points", seconds, seconds[0] == 0 and seconds == sorted(seconds), "in order of time from 0"),
+            ("points", self.points, any(point[1] > 0 for point in self.points), "above 0 calls a second somewhere"),
+        )
+
+    def times(self, draw: Draw) -> Iterator[Floats]:
+        """Yield arrival times: the own time of the process is the area below the rate."""
+        seconds, rates = np.array(self.points, np.float64).T
+        spans = np.diff(seconds)
+        own = np.concatenate(([0.0], np.cumsum(spans * (rates[1:] + rates[:-1]) / 2)))
+
+        def inverse(time: Floats) -> Floats:
+            at = np.searchsorted(own, time, side="right") - 1
+            inside = np.minimum(at, max(len(spans) - 1, 0))
+            rest = time - own[at]
+            slope = (np.diff(rates) / np.where(spans > 0, spans, np.inf))[inside] if len(spans) else np.zeros(len(time))
+            slope = np.where(at < len(spans), slope, 0.0)
+            # rate * x + slope * x**2 / 2 = rest, in the form that also holds for a slope of 0
+            root = np.sqrt(np.maximum(rates[at] ** 2 + 2.0 * slope * rest, 0.0))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.asarray(seconds[at] + 2.0 * rest / (rates[at] + root))
+
+        return _time_changed(draw, inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Many clients, each with a rate and a burstiness of its own, as ServeGen (Xiang et al. 2025) found in production.
+
+    Attributes
+    ----------
+    rate
+        Calls a second of all clients together.
+    clients
+        How many.
+    spread
+        Standard deviation of the logarithms of their rates. 1.64 gives the ten busiest of 73 clients 68 % of the calls,
+        as in ServeGen's log of DeepSeek-R1.
+    cv
+        Coefficient of variation of each client's gaps (gamma).
+    """
+
+    rate: float
+    clients: int
+    spread: float = 1.64
+    cv: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(
+            positive("rate", self.rate),
+            whole("clients", self.clients, 1, 100_000),
+            at_least("spread", self.spread, 0.0),
+            positive("cv", self.cv),
+        )
+
+    def rates(self) -> Floats:
+        """Return calls a second of each client."""
+        levels = (np.arange(self.clients) + 0.5) / self.clients  # quantiles, so that the mix is the same in every run
+        weights = np.exp(self.spread * special.ndtri(levels))
+        return np.asarray(self.rate * weights / weights.sum())
+
+    def times(self, draw: Draw) -> Iterator[Floats]:
+        """Yield arrival times of all clients, merged window by window."""
+        shape = self.cv**-2
+        window = BLOCK / self.rate
+        rates = self.rates()
+        held = [np.empty(0) for _ in rates]
+        last, asked = np.zeros(len(rates)), np.zeros(len(rates), np.int64)
+        end = 0.0
+        while True:
+            end += window
+            for i, rate in enumerate(rates):
+                while last[i] < end:
+                    generator = draw((i + 1) * 2**32 + int(asked[i]))
+                    gaps = generator.gamma(shape, 1.0 / (shape * rate), max(16, int(1.2 * rate * window)))
+                    times = last[i] + np.cumsum(gaps)
+                    held[i] = np.concatenate((held[i], times))
+                    last[i], asked[i] = times[-1], asked[i] + 1
+            cuts = [int(np.searchsorted(times, end)) for times in held]
+            yield np.sort(np.concatenate([times[:cut] for times, cut in zip(held, cuts, strict=True)]))
+            held = [times[cut:] for times, cut in zip(held, cuts, strict=True)]
+
+
+def _weights(values: tuple[float, ...]) -> bool:
+    return all(is_number(value) and value >= 0 for value in values) and sum(values) > 0
+
+
+ARRIVALS: dict[str, type[Arrivals]] = {
+    "poisson": Poisson,
+    "gamma": Gamma,
+    "weibull": Weibull,
+    "bursts": Bursts,
+    "profile": Profile,
+    "ramp": Ramp,
+    "clients": Clients,
+    "ticks": Ticks,
+}

@@ -154,6 +154,18 @@ class Mixture:
             yield Trace.merge([part for part in held if len(part)])
 
 
+def until(blocks: Iterator[Trace], horizon_s: float | None) -> Trace:
+    """Return the calls that arrive up to a time, all of a finite source if it is None."""
+    taken = []
+    for block in blocks:
+        cut = len(block) if horizon_s is None else int(np.searchsorted(block.arrival_s, horizon_s, side="right"))
+        if cut:
+            taken.append(block[:cut])
+        if cut < len(block):
+            break
+    return Trace.concat(taken)
+
+
 def _rechunked(chunks: Iterator[Floats]) -> Iterator[Floats]:
     """Yield the same numbers in chunks of `BLOCK`, the last one shorter."""
     rest = np.empty(0)

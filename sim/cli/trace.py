@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sim.cli import trace_cache
+from sim.cli.study import SeedOption, SetOption, StudyArgument
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,6 +81,51 @@ def import_(
     trace.write(output)
     _print_notes(recording)
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
+
+
+@trace_app.command("synth")
+def synth(
+    study: StudyArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Ends in .parquet or .csv.")],
+    arm: Annotated[str | None, typer.Option(help="Whose workload; else the first arm's.", show_default=False)] = None,
+    replication: Annotated[int, typer.Option(min=0, help="Which draw.")] = 0,
+    overrides: SetOption = None,
+    seed: SeedOption = None,
+) -> None:
+    """Draw a study's calls up to its horizon and write them as a trace: what every arm of a replication meets."""
+    from sim.study import load_study
+    from workloads.errors import BadInput, Fault
+    from workloads.source import until
+
+    loaded = load_study(study, overrides or (), seed)
+    if arm is not None:
+        loaded = loaded.only(arm)
+    source = next(iter(loaded.sources().values()), None)
+    if source is None:
+        raise BadInput(
+            Fault("its workload are agents, whose calls depend on the answers; use a study of streams", study)
+        )
+    trace = until(source.blocks(loaded.seed, replication), loaded.run.horizon_s)
+    trace.write(output)
+    print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
+
+
+@trace_app.command("download")
+def download(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", show_default=False, help="Without: list them.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to.")] = Path("."),
+) -> None:
+    """Fetch a public trace, pinned to a commit and a checksum."""
+    from workloads.public import DATASETS
+    from workloads.public import download as fetch
+
+    if name is None:
+        for known, data in DATASETS.items():
+            print(f"{known:<24} {data.about}; {data.licence}")
+        return
+    print(fetch(name, output))
 
 
 @trace_app.command("fit")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from workloads.arrivals import Gamma, Poisson, Ticks
 from workloads.errors import BadInput
 from workloads.lengths import Constant, Lognormal, Uniform
-from workloads.source import Mixture, Replay, Source, Stream
-from workloads.trace import Trace
+from workloads.source import Mixture, Replay, Source, Stream, until
+from workloads.trace import Trace, read_trace
 
 CHAT = Stream("chat", Poisson(2.0), Lognormal(900, p99=30_000), Lognormal(600, p99=5_000), {"latin": 3, "han": 1})
 AGENT = Stream("agent", Gamma(0.5, 3.0), Uniform(1, 9), Constant(5), kind="tool")
@@ -86,3 +89,22 @@ def test_bad_streams_are_refused() -> None:
         Stream("x", Poisson(1.0), Constant(1), Constant(1), {"latn": 1.0})
     with pytest.raises(BadInput, match="time_scale"):
         Replay(taken(CHAT, 5), time_scale=0.0)
+
+
+def test_calls_up_to_a_time() -> None:
+    trace = until(CHAT.blocks(1, 0), 10_000.0)
+    assert trace.arrival_s[-1] <= 10_000.0
+    assert len(trace) == pytest.approx(20_000, rel=0.05)
+    assert columns(trace) == columns(taken(CHAT, len(trace)))
+    assert len(until(Replay(trace).blocks(1, 0), None)) == len(trace)
+
+
+def test_the_command_draws_a_study(tmp_path) -> None:
+    program = "from sim.cli import main; main()"
+    out = tmp_path / "t.parquet"
+    command = [sys.executable, "-c", program, "trace", "synth", "quickstart", "-o", str(out), "--set", "run.horizon=60"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    trace = read_trace(out)
+    assert done.stdout.startswith(f"{out}: {len(trace):,} calls")
+    assert trace.span_s <= 60
+    assert trace.script is not None
