@@ -47,6 +47,13 @@ class Prompt:
             self.ids.append(segment)
             self.ends.append(self.tokens + tokens)
 
+    def followed_by(self, segment: Hashable, tokens: int) -> Prompt:
+        """Return another prompt with one more segment; this one stays."""
+        longer = Prompt()
+        longer.ids, longer.ends = self.ids.copy(), self.ends.copy()
+        longer.append(segment, tokens)
+        return longer
+
     @property
     def tokens(self) -> int:
         """Tokens of the whole prompt."""
@@ -136,6 +143,17 @@ class PrefixCache:
         node, at = self._walk(prompt, self._whole(prompt, limit))
         return self._alive(node, at, now_s) // self.block * self.block
 
+    def probe(self, prompt: Prompt, limit: int) -> tuple[int, int]:
+        """Return what `acquire` would hold: its tokens, and how many of their blocks nobody holds yet."""
+        node, at = self._walk(prompt, self._whole(prompt, limit))
+        block, loose, end = self.block, 0, at
+        while not node.pins:
+            loose += end // block - node.start // block
+            end = node.start
+            assert node.parent is not None
+            node = node.parent
+        return at // block * block, loose
+
     def use(self, prompt: Prompt, now_s: float = 0.0) -> int:
         """Look a prompt up, keep all its whole blocks, evict down to the capacity; return the tokens found before."""
         whole = self._whole(prompt, None)
@@ -153,12 +171,12 @@ class PrefixCache:
         self._pin(node)
         return Lease(node, at // self.block * self.block)
 
-    def insert(self, prompt: Prompt, lease: Lease) -> int:
-        """Keep all whole blocks of a running request's prompt and hold them; return how many were not there before.
+    def insert(self, prompt: Prompt, lease: Lease, limit: int | None = None) -> int:
+        """Keep the whole blocks of a running request's prompt and hold them; return how many were not there before.
 
         Blocks that another request brought in meanwhile are found there, not kept twice.
         """
-        whole = self._whole(prompt, None)
+        whole = self._whole(prompt, limit)
         node, at = self._walk(prompt, whole)
         before, old = self.held, lease.node
         node = self._grow(node, at, prompt, whole, own_pins=1 if node is old else 0)

@@ -24,6 +24,7 @@ from policies.output import ErrorKind, FinishReason, Response
 from sim.admission import AdmissionRule
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
+from sim.prefix_cache import Lease, PrefixCache, Prompt
 from sim.rows import BLOCK
 from sim.steptime import StepTime
 from sim.timeline import Series, Timeline
@@ -52,6 +53,8 @@ class Server:
     chunked_prefill
         Whether a prompt may be computed in pieces. If not, one that exceeds what is left of the budget waits, unless
         it would be the iteration's only prompt.
+    prefix_cache
+        Whether requests share the blocks of equal beginnings, and blocks that nobody needs stay until they are needed.
     max_waiting
         Requests that may wait when the scheduler has looked; the newest beyond are refused. None: any number.
     """
@@ -65,6 +68,7 @@ class Server:
     max_num_batched_tokens: int
     chunked_prefill: bool
     max_waiting: int | None = None
+    prefix_cache: bool = False
 
     def __post_init__(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -93,6 +97,10 @@ class Work:
         Tokens made up to the last time it entered the batch of decoding requests, or left it.
     preemptions
         How often it lost its place.
+    segments
+        What its prompt is made of; None if nobody knows, or nobody keeps it.
+    cached
+        Prompt tokens found in the prefix cache at the first admission.
     reserved_token_s
         Tokens charged, integrated over the time in the batch. Under a rule that grows an estimate: the mean context
         of the stay and the mean fill of blocks.
@@ -106,12 +114,15 @@ class Work:
 
     __slots__ = (
         "blocks",
+        "cached",
         "decoded_s",
         "entry",
         "finished_s",
         "first_token_s",
+        "found",
         "generated",
         "last_token_s",
+        "lease",
         "max_tokens",
         "number",
         "past",
@@ -121,6 +132,7 @@ class Work:
         "reserved_token_s",
         "response",
         "scheduled_s",
+        "segments",
         "since",
         "submitted_s",
         "todo",
@@ -134,11 +146,14 @@ class Work:
     last_token_s: float  # when it was preempted
     response: Response
 
-    def __init__(self, number: int, prompt: int, max_tokens: int, now: float) -> None:
+    def __init__(self, number: int, prompt: int, max_tokens: int, now: float, segments: Prompt | None) -> None:
         self.number = number
         self.prompt = prompt
         self.max_tokens = max_tokens
         self.submitted_s = now
+        self.segments = segments
+        self.lease: Lease | None = None  # its hold on shared blocks
+        self.found = self.cached = 0  # prompt tokens found at this admission, and at the first
         self.generated = 0
         self.entry = -1  # number of its present stay among the decoding requests, -1 while there is none
         self.preemptions = 0
@@ -187,6 +202,7 @@ class Replica:
         "_alarm",
         "_base",
         "_budget",
+        "_cache",
         "_context",
         "_cut",
         "_decoding",
@@ -225,6 +241,7 @@ class Replica:
         self.iterations = 0
 
         self._pool = Pool(server.kv_tokens, server.block_tokens)
+        self._cache = PrefixCache(server.block_tokens) if server.prefix_cache else None
         self._growth = Growth(server.block_tokens) if server.rule.grows else None
         self._spare = server.rule.spare(self._pool.blocks)
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
@@ -254,7 +271,9 @@ class Replica:
 
     # ------------------------------------------------------------------ what clients see
 
-    def submit(self, prompt: int, max_tokens: int, true_tokens: int, answer: Answer) -> None:
+    def submit(
+        self, prompt: int, max_tokens: int, true_tokens: int, answer: Answer, segments: Prompt | None = None
+    ) -> None:
         """Take a request and call ``answer`` with it, at the time its response is there.
 
         Parameters
@@ -267,11 +286,14 @@ class Replica:
             Tokens of the answer if nothing stops it, at least 1. Kept apart from everything that decides.
         answer
             Gets the :class:`Work`. An impossible request is refused before this method returns.
+        segments
+            What the prompt is made of. If the answer appends itself to it when it is called, the generated tokens are
+            kept for the next request that begins so.
         """
         server = self.server
         now = self.clock.now
         self._submitted = number = self._submitted + 1
-        work = Work(number, prompt, max_tokens, now)
+        work = Work(number, prompt, max_tokens, now, None if self._cache is None else segments)
         if prompt + max_tokens > server.window:
             self._refuse(work, BEYOND_WINDOW, answer)
         elif server.rule.need(prompt, max_tokens, max_tokens - 1, server.block_tokens) > self._pool.blocks:
@@ -346,6 +368,8 @@ class Replica:
         if growth is not None and self._scarce(1) and self._lacks(0):
             self._make_room(now)
             preempted = True
+        if self._cache is not None:
+            self._reclaim(self._cache, self.iterations, self._context)
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
         decoding, context = self._decoding, self._context
         steps = self._longest
@@ -395,10 +419,10 @@ class Replica:
             prompts.append((work, tokens))
         while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
             work = waiting[0]
-            blocks = server.rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
-            if self._lacks(blocks + (self._spare if running else 0)):
+            blocks, loose = self._needed(work)
+            if self._lacks(blocks + loose + (self._spare if running else 0)):
                 break
-            tokens = todo = work.prompt + work.generated
+            tokens = todo = work.prompt + work.generated - work.found
             if todo > budget:
                 if server.chunked_prefill:
                     tokens = budget
@@ -412,7 +436,9 @@ class Replica:
             pool.held += blocks
             work.blocks = blocks
             work.todo = todo
-            work.past = 0
+            work.past = work.found
+            if work.segments is not None:
+                self._hold(work)
             work.reserved_token_s -= now * (blocks * pool.block_tokens)
             if work.scheduled_s != work.scheduled_s:  # nan: for the first time
                 work.scheduled_s = now
@@ -435,6 +461,8 @@ class Replica:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
         self._log(steps)
+        if self._cache is not None:  # what grew in the run took the oldest blocks before anybody gives some back
+            self._reclaim(self._cache, iteration + steps - 1, self._context + self._decoding * (steps - 1))
         self.iterations = iteration = iteration + steps
         self._context += self._decoding * steps
         self._steps = 0
@@ -444,6 +472,7 @@ class Replica:
             if entry == work.entry:
                 self._leave(work, now)
                 self._respond(work, now)
+                self._let_go(work)
         for work, tokens in self._prompts:
             work.past += tokens * steps
             work.todo -= tokens * steps
@@ -480,11 +509,71 @@ class Replica:
     # ------------------------------------------------------------------ a request's life
 
     def _could_enter(self, work: Work) -> bool:
-        rule, pool = self.server.rule, self._pool
         if len(self._running) >= self.server.max_num_seqs:
             return False
-        blocks = rule.need(work.prompt, work.max_tokens, work.generated, pool.block_tokens)
-        return not self._lacks(blocks + (self._spare if self._running else 0))
+        blocks, loose = self._needed(work)
+        return not self._lacks(blocks + loose + (self._spare if self._running else 0))
+
+    def _needed(self, work: Work) -> tuple[int, int]:
+        """Return the blocks that a waiting request would be charged, and those it would take out of the free ones.
+
+        The second are blocks of its beginning that are in the cache and in nobody's use.
+        """
+        size = self._pool.block_tokens
+        blocks = self.server.rule.need(work.prompt, work.max_tokens, work.generated, size)
+        if self._cache is None or work.segments is None:
+            return blocks, 0
+        # At least the last token is computed, else there is nothing to generate from.
+        work.found, loose = self._cache.probe(work.segments, work.prompt + work.generated - 1)
+        return blocks - work.found // size, loose
+
+    def _hold(self, work: Work) -> None:
+        """Take the found blocks of an admitted request into use."""
+        cache = self._cache
+        assert cache is not None
+        assert work.segments is not None
+        before = cache.pinned
+        work.lease = cache.acquire(work.segments, work.prompt + work.generated - 1)
+        self._pool.held += cache.pinned - before
+        if work.scheduled_s != work.scheduled_s:  # nan: for the first time
+            work.cached = work.found
+        self._reclaim(cache, self.iterations, self._context)
+
+    def _share(self, work: Work, lease: Lease) -> None:
+        """Offer the blocks of a computed prompt to others; they are charged to the cache's users from now on."""
+        cache, pool = self._cache, self._pool
+        assert cache is not None
+        assert work.segments is not None
+        before, shared = cache.pinned, lease.tokens
+        cache.insert(work.segments, lease, work.prompt)
+        pool.held += cache.pinned - before - (lease.tokens - shared) // pool.block_tokens
+
+    def _let_go(self, work: Work) -> None:
+        """Give back the shared blocks; a finished answer that its client appended to the prompt is kept with it."""
+        lease, cache = work.lease, self._cache
+        if lease is None:
+            return
+        assert cache is not None
+        assert work.segments is not None
+        before = cache.pinned
+        stored = work.prompt + work.generated - 1  # the last token is not stored
+        if work.finished_s == work.finished_s and stored > lease.tokens:  # not nan: it has ended
+            cache.insert(work.segments, lease, stored)
+        cache.release(lease)
+        self._pool.held += cache.pinned - before
+        work.lease = None
+
+    def _reclaim(self, cache: PrefixCache, iteration: int, context: int) -> None:
+        """Evict what the requests of an iteration, with ``context`` tokens decoding in it, have taken."""
+        pool, growth = self._pool, self._growth
+        room = pool.blocks - pool.held - cache.evictable
+        if growth is not None:
+            size = pool.block_tokens
+            if context + self._decoding * (size - 1) <= room * size:  # enough even if every last block were empty
+                return
+            room -= growth.held(iteration, context)
+        if room < 0:
+            cache.evict(-room)
 
     def _scarce(self, steps: int) -> bool:
         """Return whether the next iterations may lack blocks: a bound that is cheap to look at."""
@@ -512,11 +601,14 @@ class Replica:
             stalls.rows.append(stalls.pack(now, now - work.last_token_s))
         else:
             work.first_token_s = now
+        if work.lease is not None:
+            self._share(work, work.lease)
         work.generated += 1
         left = min(self._sealed[work.number][0], work.max_tokens) - work.generated
         if not left:
             self._withdraw(work, now)
             self._respond(work, now)
+            self._let_go(work)
             return
         context = work.prompt + work.generated
         work.since = iteration = self.iterations
@@ -526,14 +618,17 @@ class Replica:
         heappush(self._ends, (iteration + left, entry, work))
         if self._growth is not None:
             self._growth.join(context, iteration)
-            self._pool.held -= work.blocks  # from here on counted by its class
-            work.reserved_token_s += now * (work.blocks * self._pool.block_tokens)
+            size = self._pool.block_tokens
+            self._pool.held -= work.blocks + work.found // size  # from here on counted by its class, the shared too
+            work.reserved_token_s += now * (work.blocks * size)
             work.decoded_s = now
 
     def _withdraw(self, work: Work, now: float) -> None:
         """Take a request that does not decode out of the batch."""
         pool = self._pool
         pool.held -= work.blocks
+        if work.lease is not None:  # less what it offered to others since: that is charged with the cache
+            pool.held += (work.lease.tokens - work.found) // pool.block_tokens
         work.reserved_token_s += now * (work.blocks * pool.block_tokens)
         del self._running[work.number]
 
@@ -549,8 +644,10 @@ class Replica:
             self._withdraw(work, now)
         else:
             self._growth.leave(context, iteration)
+            if work.lease is not None:
+                self._pool.held += work.lease.tokens // self._pool.block_tokens
             # Half a block less one token is the mean fill; the context grows evenly but for the steps' lengths.
-            mean = context - (iteration - work.since - self._pool.block_tokens + 2) / 2
+            mean = context - work.found - (iteration - work.since - self._pool.block_tokens + 2) / 2
             work.reserved_token_s += mean * (now - work.decoded_s)
             del self._running[work.number]
 
@@ -586,6 +683,7 @@ class Replica:
         else:
             self._leave(work, now)
             work.last_token_s = now
+        self._let_go(work)
         work.preemptions += 1
         self.preemptions += 1
         self._waiting.appendleft(work)

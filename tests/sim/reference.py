@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sim.replica import Server
+from tests.sim.blocks import BlockPool, block_names
 
 
 @dataclass(eq=False)
@@ -29,6 +30,10 @@ class Job:
     last: float = 0.0
     attempt: int = 0
     entered: tuple[int, int] = (0, 0)
+    text: list | None = None  # the prompt's tokens, by name
+    said: list = field(default_factory=list)  # the answer's, where its client keeps it
+    kept: list = field(default_factory=list)  # names of the shared blocks it uses
+    cached: int = 0
 
     @property
     def decoding(self) -> bool:
@@ -45,6 +50,9 @@ class Outcome:
     used: float = 0.0
     end: float = 0.0
     iterations: int = 0
+
+
+# ruff: noqa: B023 - what is defined in the loop is used in the same turn of it
 
 
 def serve(
@@ -73,8 +81,20 @@ def serve(
         else:
             waiting.append(job)
 
+    cache = BlockPool(size)
+
     def held() -> int:
-        return sum(job.blocks for job in running)
+        return sum(job.blocks for job in running) + len(cache.count) - len(cache.free)
+
+    def reclaim() -> None:
+        cache.evict(max(0, held() + len(cache.free) - pool))
+
+    def let_go(job: Job, ended: bool) -> None:
+        if server.prefix_cache and job.text is not None:
+            if ended:
+                cache.insert((job.text + job.said)[: job.prompt + job.made - 1], job.kept)
+            cache.release(job.kept)
+            job.kept = []
 
     while todo or waiting or running:
         if not waiting and not running and todo[0][0] > now:
@@ -84,7 +104,11 @@ def serve(
             submit(job, at)
         short = False
         while rule.grows:
-            growing = [job for job in running if job.decoding and -(-(job.prompt + job.made) // size) > job.blocks]
+            growing = [
+                job
+                for job in running
+                if job.decoding and -(-(job.prompt + job.made) // size) > job.blocks + len(job.kept)
+            ]
             if len(growing) <= pool - held():
                 for job in growing:
                     job.blocks += 1
@@ -93,7 +117,9 @@ def serve(
             victim = running.pop()
             victim.blocks, victim.todo = 0, 0
             victim.preemptions += 1
+            let_go(victim, ended=False)
             waiting.insert(0, victim)
+        reclaim()
         budget = server.max_num_batched_tokens - sum(job.decoding for job in running)
         pieces = []
         for job in running:
@@ -103,15 +129,26 @@ def serve(
         while waiting and not short and budget > 0 and len(running) < server.max_num_seqs:
             job = waiting[0]
             need = rule.need(job.prompt, job.max_tokens, job.made, size)
-            if need + (rule.spare(pool) if running else 0) > pool - held():
+            found = loose = 0
+            if server.prefix_cache and job.text is not None:
+                for name in block_names(job.text[: job.prompt + job.made - 1], size):
+                    if name not in cache.count:
+                        break
+                    found += size
+                    loose += not cache.count[name]
+            if need - found // size + loose + (rule.spare(pool) if running else 0) > pool - held():
                 break
-            whole = job.prompt + job.made
+            whole = job.prompt + job.made - found
             if whole > budget and not server.chunked_prefill and pieces:
                 break
             waiting.pop(0)
-            job.todo, job.past, job.blocks = whole, 0, need
-            job.scheduled = now if job.scheduled is None else job.scheduled
+            job.todo, job.past, job.blocks = whole, found, need - found // size
+            if job.scheduled is None:
+                job.scheduled, job.cached = now, found
             running.append(job)
+            if found:
+                job.kept = cache.acquire(job.text, found)
+            reclaim()
             pieces.append((job, min(whole, budget) if server.chunked_prefill else whole))
             budget -= pieces[-1][1]
         refused = []
@@ -137,17 +174,26 @@ def serve(
             submit(job, at)
             out.waiting += 0 if job.refusal else end - at
         now = end
-        done = []
+
+        def finish(job: Job) -> None:
+            running.remove(job)
+            answer(job, now)
+            let_go(job, ended=True)
+
         for job in sorted(decoding, key=lambda job: job.entered):
             job.made += 1
             out.gaps.append(now - job.last)
             job.last = now
             if job.made == min(job.true, job.max_tokens):
-                done.append(job)
+                finish(job)
         for place, (job, tokens) in enumerate(pieces):
             job.past += tokens
             job.todo -= tokens
             if job.todo == 0:
+                if server.prefix_cache and job.text is not None:
+                    before = len(job.kept)
+                    cache.insert(job.text[: job.prompt], job.kept)
+                    job.blocks -= len(job.kept) - before
                 if job.made:
                     out.gaps.append(now - job.last)
                 else:
@@ -156,9 +202,6 @@ def serve(
                 job.last = now
                 job.entered = out.iterations, place
                 if job.made == min(job.true, job.max_tokens):
-                    done.append(job)
-        for job in done:
-            running.remove(job)
-            answer(job, now)
+                    finish(job)
     out.end = now
     return out

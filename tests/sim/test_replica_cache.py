@@ -1,0 +1,178 @@
+"""A replica with a prefix cache: jumping, stepping and a naive pool of single blocks give the same server."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.clock import Clock, Moment
+from sim.prefix_cache import Prompt
+from sim.replica import Replica, Server, Work
+from sim.steptime import Line
+from tests.sim.reference import Job, serve
+from tests.sim.test_replica import any_line, dyadic_line, same, servers
+
+SEEN: Counter[str] = Counter()
+TURNS = 3
+
+Talk = tuple[float, list[tuple[int, int]], int, int, bool]
+"""When it begins, its first prompt's segments, max_tokens, true length, whether answers stay in the prompt."""
+
+
+def talks(unit: float) -> st.SearchStrategy[list[Talk]]:
+    segments = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 12)), min_size=1, max_size=4)
+    one = st.tuples(
+        st.integers(0, 200).map(lambda k: k * unit), segments, st.integers(1, 30), st.integers(1, 40), st.booleans()
+    )
+    return st.lists(one, min_size=1, max_size=12).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+def canonical(segments):
+    """Keep the prompts prefix-consistent: no segment follows itself."""
+    out = []
+    for segment, tokens in segments:
+        if not (out and out[-1][0] == segment):
+            out.append((segment, tokens))
+    return out
+
+
+def simulate(server: Server, begun: list[Talk], stepped: bool) -> tuple[Replica, list[tuple]]:
+    clock = Clock()
+    replica = Replica(clock, server, tick_s=0.37, stepped=stepped)
+    rows: list[tuple] = []
+
+    def ask(index: int, turn: int, prompt: Prompt) -> None:
+        _, _, max_tokens, true, keeps = begun[index]
+
+        def answered(work: Work) -> None:
+            times = (work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s)
+            rows.append(((index, turn, work.refusal, work.generated, work.preemptions, work.cached), times))
+            if work.refusal or turn == TURNS:
+                return
+            if keeps:
+                prompt.append(("answer", index, turn), work.generated)
+            prompt.append(("user", index, turn), 3)
+            ask(index, turn + 1, prompt)
+
+        replica.submit(prompt.tokens, max_tokens, true, answered, prompt)
+
+    for index, (at, segments, *_) in enumerate(begun):
+        Moment(clock, at).callbacks.append(
+            lambda _, index=index, segments=segments: ask(index, 0, Prompt(canonical(segments)))
+        )
+    clock.run()
+    return replica, rows
+
+
+def naive(server: Server, begun: list[Talk]):
+    jobs, names, keep = [], {}, []
+    for index, (at, segments, max_tokens, true, _) in enumerate(begun):
+        text = [(segment, n) for segment, tokens in canonical(segments) for n in range(tokens)]
+        job = Job(len(text), max_tokens, true, text=text)
+        names[id(job)] = index
+        jobs.append((at, job))
+
+    def again(job: Job) -> Job | None:
+        index = names[id(job)]
+        if job.refusal or job.attempt == TURNS:
+            return None
+        if begun[index][4]:
+            job.said = [(("answer", index, job.attempt), n) for n in range(job.made)]
+        more = job.said + [(("user", index, job.attempt), n) for n in range(3)]
+        text = job.text + more
+        job.said = more  # what its client appended is all that can be kept of what was generated
+        follow = Job(len(text), job.max_tokens, job.true, attempt=job.attempt + 1, text=text)
+        names[id(follow)] = index
+        keep.append(follow)
+        return follow
+
+    outcome = serve(server, jobs, again)
+    rows = [
+        (
+            (names[id(job)], job.attempt, job.refusal, job.made, job.preemptions, job.cached),
+            tuple(math.nan if t is None else t for t in (job.submitted, job.scheduled, job.first, job.finished)),
+        )
+        for job in outcome.finished
+    ]
+    return outcome, rows
+
+
+def check(server: Server, begun: list[Talk], exact: bool) -> None:
+    server = replace(server, prefix_cache=True)
+    jump, jumped = simulate(server, begun, stepped=False)
+    step, stepped = simulate(server, begun, stepped=True)
+    outcome, looked = naive(server, begun)
+    for rows in (stepped, looked):
+        assert [what for what, _ in jumped] == [what for what, _ in rows]
+        for (_, left), (_, right) in zip(jumped, rows, strict=True):
+            assert all(same(a, b, exact) for a, b in zip(left, right, strict=True)), (left, right)
+    assert jump.iterations == step.iterations == outcome.iterations
+    for replica in (jump, step):
+        assert replica._cache.pinned == 0
+        assert replica._pool.held == 0
+        assert replica._cache.held <= replica._pool.blocks
+        series = replica.close()
+        for column, total in (("running", outcome.running), ("reserved", outcome.reserved), ("used", outcome.used)):
+            assert same(getattr(series, column)[-1], total, exact)
+    assert jump._cache.held == step._cache.held
+    SEEN["cached"] += any(what[5] for what, _ in jumped)
+    SEEN["preempted"] += jump.preemptions > 0
+    SEEN["full"] += jump._cache.held == jump._pool.blocks
+    SEEN["refused"] += any(what[2] for what, _ in jumped)
+
+
+@settings(max_examples=150)
+@given(server=servers(dyadic_line), begun=talks(1 / 64))
+def test_all_three_agree_exactly_on_dyadic_times(server: Server, begun: list[Talk]) -> None:
+    check(server, begun, exact=True)
+
+
+@given(server=servers(any_line), begun=talks(0.013))
+def test_all_three_agree_on_any_times(server: Server, begun: list[Talk]) -> None:
+    check(server, begun, exact=False)
+
+
+def test_nothing_interesting_was_missed() -> None:
+    assert min(SEEN[what] for what in ("cached", "preempted", "full", "refused")) >= 5, SEEN
+
+
+def test_a_conversation_computes_only_what_is_new() -> None:
+    clock = Clock()
+    server = Server(
+        rule=_rule(),
+        step_time=Line(base_s=1.0, per_prompt_token_s=0.001),
+        kv_tokens=100_000,
+        window=50_000,
+        block_tokens=16,
+        max_num_seqs=4,
+        max_num_batched_tokens=50_000,
+        chunked_prefill=True,
+        prefix_cache=True,
+    )
+    replica = Replica(clock, server)
+    prompt = Prompt([("head", 16_000)])
+    first_s = []
+
+    def answered(work: Work) -> None:
+        first_s.append(work.first_token_s - work.submitted_s)
+        if len(first_s) < 3:
+            prompt.append(("answer", len(first_s)), work.generated)
+            prompt.append(("user", len(first_s)), 1_600)
+            replica.submit(prompt.tokens, 100, 33, answered, prompt)
+
+    replica.submit(prompt.tokens, 100, 33, answered, prompt)
+    clock.run()
+    # 33 tokens generated, 32 of them stored as two whole blocks: the last one and the new message are computed.
+    assert first_s[0] == 1.0 + 16.0
+    assert abs(first_s[1] - 2.601) < 1e-9
+    assert abs(first_s[2] - 2.6) < 0.04
+
+
+def _rule():
+    from sim.admission import Prompt as PromptRule
+
+    return PromptRule()
