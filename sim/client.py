@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import repeat
 
 import simpy
 
@@ -20,9 +21,10 @@ from policies.output import (
     Send,
 )
 from sim.clock import Clock, Moment
+from sim.prefix_cache import Prompt
 from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
 from sim.replica import Replica, Work
-from workloads.trace import Labels, Trace
+from workloads.trace import Ints, Labels, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
 _FINISH = {finish: code for code, finish in enumerate(FINISHES)}
@@ -104,9 +106,10 @@ class Clients:
                 block.output_tokens.tolist(),
                 kinds[0] or [0] * len(block),
                 scripts[0] or [0] * len(block),
+                self._segments(block, number),
                 strict=True,
             )
-            for arrival_s, prompt, true, kind, script in columns:
+            for arrival_s, prompt, true, kind, script, segments in columns:
                 if arrival_s >= horizon_s:
                     self.measuring = False
                     if not self.open or arrival_s >= limit_s:
@@ -116,6 +119,7 @@ class Clients:
                 if not self.measuring and not self.open:
                     break
                 call = OpenCall(self, number, arrival_s, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script])
+                call.segments = segments
                 call.begin()
                 number += 1
             else:
@@ -124,6 +128,18 @@ class Clients:
         self.measuring = False
         if not self.open:
             self._finished.succeed()
+
+    def _segments(self, block: Trace, number: int) -> Iterable[Prompt | None]:
+        """Return what each prompt is made of, for a server that keeps beginnings; else None for each.
+
+        What the trace does not tell is the call's own, found again only when the call itself is sent again.
+        """
+        if not self.replica.server.prefix_cache:
+            return repeat(None, len(block))
+        return (
+            _prompt(number + row, tokens, None if block.segments is None else block.segments.row(row))
+            for row, tokens in enumerate(block.prompt_tokens.tolist())
+        )
 
     def describe(self, kind: int, script: int) -> Call:
         """Return what a client knows of a call of this kind in this script, but for its prompt."""
@@ -150,6 +166,13 @@ def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, 
     return known, [known.index(name) for name in names]
 
 
+def _prompt(number: int, tokens: int, row: tuple[Ints, Ints] | None) -> Prompt:
+    told = () if row is None else zip(row[0].tolist(), row[1].tolist(), strict=True)
+    prompt = Prompt(told)
+    prompt.append(("own", number), max(1, tokens) - min(prompt.tokens, tokens))
+    return prompt
+
+
 class OpenCall:
     """One logical call while it lasts: its machine, and what the engine alone knows about the answer.
 
@@ -173,6 +196,7 @@ class OpenCall:
         "prompt_tokens",
         "reserved",
         "script",
+        "segments",
         "sent",
         "true_tokens",
     )
@@ -193,6 +217,7 @@ class OpenCall:
         self.discarded = 0
         self.reserved = 0.0
         self.first_truncated = False
+        self.segments: Prompt | None = None  # what the prompt is made of, where the server keeps beginnings
         self.measured = clients.measuring
         clients.open += self.measured
 
@@ -213,7 +238,9 @@ class OpenCall:
 
     def _send(self, send: Send) -> None:
         self.sent = send
-        self.clients.replica.submit(self.prompt, send.max_tokens, self.true_tokens - self.kept, self._answered)
+        self.clients.replica.submit(
+            self.prompt, send.max_tokens, self.true_tokens - self.kept, self._answered, self.segments
+        )
 
     def _answered(self, work: Work) -> None:
         response = work.response
@@ -226,6 +253,7 @@ class OpenCall:
                     self.attempts,
                     _KIND[self.sent.kind],
                     work.prompt,
+                    work.cached,
                     work.max_tokens,
                     output,
                     _FINISH[response.finish],
@@ -252,6 +280,9 @@ class OpenCall:
             else:
                 self.kept += output
                 self.prompt += output + decision.message_tokens
+                if self.segments is not None:
+                    self.segments.append(("said", self.number, self.attempts), output)
+                    self.segments.append(("asked", self.number, self.attempts), decision.message_tokens)
             self._send(decision)
         else:
             self._end(decision, output)

@@ -47,13 +47,6 @@ class Prompt:
             self.ids.append(segment)
             self.ends.append(self.tokens + tokens)
 
-    def followed_by(self, segment: Hashable, tokens: int) -> Prompt:
-        """Return another prompt with one more segment; this one stays."""
-        longer = Prompt()
-        longer.ids, longer.ends = self.ids.copy(), self.ends.copy()
-        longer.append(segment, tokens)
-        return longer
-
     @property
     def tokens(self) -> int:
         """Tokens of the whole prompt."""

@@ -23,6 +23,7 @@ REQUEST = np.dtype(
         ("attempt", "i1"),
         ("kind", "i1"),
         ("prompt_tokens", "i4"),
+        ("cached_tokens", "i4"),
         ("max_tokens", "i4"),
         ("output_tokens", "i4"),
         ("finish", "i1"),

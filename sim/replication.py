@@ -80,6 +80,7 @@ def server_of(settled: Settled) -> Server:
         max_num_batched_tokens=settled.max_num_batched_tokens,
         chunked_prefill=settled.chunked_prefill,
         max_waiting=settled.max_waiting,
+        prefix_cache=settled.prefix_cache,
     )
 
 
@@ -97,6 +98,8 @@ class Replication:
         Time integrals.
     kv_tokens
         Size of the pool, tokens.
+    prefix_cache
+        Whether the server had a prefix cache.
     end_s
         When the simulation ended.
     submitted
@@ -111,6 +114,7 @@ class Replication:
     scripts: tuple[str, ...]
     series: Series
     kv_tokens: int
+    prefix_cache: bool
     end_s: float
     submitted: int
     cpu_s: float
@@ -134,6 +138,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
         scripts=clients.scripts,
         series=replica.close(),
         kv_tokens=setting.server.kv_tokens,
+        prefix_cache=setting.server.prefix_cache,
         end_s=end_s,
         submitted=replica.submitted,
         cpu_s=time.process_time() - began,
@@ -198,7 +203,11 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
         "truncated.final_share": _mean(calls["final_truncated"]),
         "tokens.wasted_share": _ratio(calls["discarded_tokens"].sum(dtype=np.int64), generated),
         "tokens.output_per_s": _ratio(calls["delivered_tokens"].sum(dtype=np.int64), span),
-        "prefix.hit_rate": None,
+        "prefix.hit_rate": _ratio(
+            served["cached_tokens"].sum(dtype=np.int64), served["prompt_tokens"].sum(dtype=np.int64)
+        )
+        if run.prefix_cache
+        else None,
         "refused_share": _mean(requests["refusal"] > 0),
         "preemptions_per_request": _mean(requests["preemptions"]),
         "slo.attainment": None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from pydantic_core import InitErrorDetails
 
 from sim.admission import RULES
@@ -101,12 +101,6 @@ def _below(fault: Fault, root: str) -> InitErrorDetails:
     return complaint(f"{place}{fault.message}", *(key.split(".") if key else ()))
 
 
-def _not_built(prefix_cache: bool) -> bool:
-    if prefix_cache:
-        raise ValueError("a simulated server has no prefix cache yet; slotsim trace cache counts what one would find")
-    return prefix_cache
-
-
 class ServerTable(Table):
     """One model server. Keys that are not set take the default of the engine's preset."""
 
@@ -140,7 +134,7 @@ class ServerTable(Table):
     """Whether a prompt may be computed in pieces."""
     watermark: Annotated[Share, Field(lt=1)] | None = None
     """Share of the pool that an admission leaves free (rules that know it)."""
-    prefix_cache: Annotated[StrictBool, AfterValidator(_not_built)] | None = None
+    prefix_cache: StrictBool | None = None
     """Whether prompts share the KV of equal beginnings."""
     step_time: StepTimeTable | None = None
     """How long a step takes: the name of a model, or a table with its kind and constants."""

@@ -6,15 +6,20 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.output import Progressive
+from sim.admission import Prompt as PromptRule
+from sim.client import Clients
 from sim.clock import Clock, Moment
 from sim.prefix_cache import Prompt
 from sim.replica import Replica, Server, Work
 from sim.steptime import Line
 from tests.sim.reference import Job, serve
 from tests.sim.test_replica import any_line, dyadic_line, same, servers
+from workloads.trace import Segments, Trace
 
 SEEN: Counter[str] = Counter()
 TURNS = 3
@@ -101,8 +106,10 @@ def naive(server: Server, begun: list[Talk]):
     return outcome, rows
 
 
-def check(server: Server, begun: list[Talk], exact: bool) -> None:
+def check(server: Server, begun: list[Talk], tight: bool, exact: bool) -> None:
     server = replace(server, prefix_cache=True)
+    if tight:
+        server = replace(server, kv_tokens=server.window + server.block_tokens)
     jump, jumped = simulate(server, begun, stepped=False)
     step, stepped = simulate(server, begun, stepped=True)
     outcome, looked = naive(server, begun)
@@ -126,14 +133,14 @@ def check(server: Server, begun: list[Talk], exact: bool) -> None:
 
 
 @settings(max_examples=150)
-@given(server=servers(dyadic_line), begun=talks(1 / 64))
-def test_all_three_agree_exactly_on_dyadic_times(server: Server, begun: list[Talk]) -> None:
-    check(server, begun, exact=True)
+@given(server=servers(dyadic_line), begun=talks(1 / 64), tight=st.booleans())
+def test_all_three_agree_exactly_on_dyadic_times(server: Server, begun: list[Talk], tight: bool) -> None:
+    check(server, begun, tight, exact=True)
 
 
-@given(server=servers(any_line), begun=talks(0.013))
-def test_all_three_agree_on_any_times(server: Server, begun: list[Talk]) -> None:
-    check(server, begun, exact=False)
+@given(server=servers(any_line), begun=talks(0.013), tight=st.booleans())
+def test_all_three_agree_on_any_times(server: Server, begun: list[Talk], tight: bool) -> None:
+    check(server, begun, tight, exact=False)
 
 
 def test_nothing_interesting_was_missed() -> None:
@@ -143,7 +150,7 @@ def test_nothing_interesting_was_missed() -> None:
 def test_a_conversation_computes_only_what_is_new() -> None:
     clock = Clock()
     server = Server(
-        rule=_rule(),
+        rule=PromptRule(),
         step_time=Line(base_s=1.0, per_prompt_token_s=0.001),
         kv_tokens=100_000,
         window=50_000,
@@ -172,7 +179,20 @@ def test_a_conversation_computes_only_what_is_new() -> None:
     assert abs(first_s[2] - 2.6) < 0.04
 
 
-def _rule():
-    from sim.admission import Prompt as PromptRule
-
-    return PromptRule()
+def test_a_trace_tells_what_its_prompts_share_and_an_escalation_finds_its_own_prompt() -> None:
+    ids = [7, 8, 9]
+    trace = Trace(
+        arrival_s=np.array([0.0, 1_000.0, 2_000.0]),
+        prompt_tokens=np.array([1_500, 1_200, 1_000]),
+        output_tokens=np.array([10, 10, 90]),
+        segments=Segments([0, 3, 5, 5], [*ids, ids[0], ids[1]], [512, 512, 476, 512, 512], 512),
+    )
+    clock = Clock()
+    server = Server(PromptRule(), Line(base_s=0.01), 100_000, 50_000, 16, 4, 8_192, True, prefix_cache=True)
+    policy = Progressive(caps=(50, 200))
+    clients = Clients(clock, Replica(clock, server), policy, "", server.window)
+    clients.run(iter([trace]), math.inf, math.inf)
+    rows = clients.requests.all()
+    # The second prompt's own 176 tokens are new; the third's are its own, and its escalation finds all but the last.
+    assert rows["cached_tokens"].tolist() == [0, 1_024, 0, 992]
+    assert rows["prompt_tokens"].tolist() == [1_500, 1_200, 1_000, 1_000]

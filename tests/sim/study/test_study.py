@@ -294,7 +294,6 @@ polcy.output.name = "fixed"
         ("server.step_time=rofline", "--set server.step_time", "did you mean 'roofline'?"),
         ("server.step_time={kind='line', base_s=-1}", "--set server.step_time", "-1"),
         ("server.prefix_cache=yes", "--set server.prefix_cache", "must be a valid boolean"),
-        ("server.prefix_cache=true", "--set server.prefix_cache", "no prefix cache yet"),
         ("policy.context={name='document-01'}", "--set policy.context.name", "did you mean 'document-001'?"),
         ("policy.context={name='document-001', budget=0}", "--set policy.context.budget", "at least 1"),
         ("workload.streams=[{name='a', arrivals={rate=1}}]", "--set workload.streams.arrivals.kind", "missing"),
