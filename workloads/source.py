@@ -18,8 +18,10 @@ from workloads.arrivals import BLOCK, Arrivals
 from workloads.checks import require
 from workloads.errors import BadInput, Fault
 from workloads.lengths import Length
-from workloads.scripts import ScriptMix
-from workloads.trace import Floats, Labels, Trace
+from workloads.scripts import RATIO_SCATTER, ScriptMix, content_ratios
+from workloads.trace import MAX_TOKENS, Floats, Ints, Labels, Trace
+
+TINY = 2.0**-60  # below every uniform above 0, so that its normal score is finite
 
 
 class Source(Protocol):
@@ -77,6 +79,10 @@ class Stream:
         Kind of call, the stream's name when empty.
     correlation
         Of the normal scores of prompt and output of a call (a Gaussian copula), from -1 to 1.
+    tokenizer
+        Empty: lengths are as the laws say in every script. Else one of `workloads.scripts.TOKENIZERS`: the laws are
+        those of English, and a call in another script takes as many times the tokens as the same content does
+        (`RATIOS`), give or take `RATIO_SCATTER`.
     """
 
     name: str
@@ -86,6 +92,7 @@ class Stream:
     scripts: Mapping[str, float] = field(default_factory=lambda: {"latin": 1.0})
     kind: str = ""
     correlation: float = 0.0
+    tokenizer: str = ""
 
     def __post_init__(self) -> None:
         require(
@@ -93,6 +100,8 @@ class Stream:
             ("correlation", self.correlation, -1 <= self.correlation <= 1, "from -1 to 1"),
         )
         ScriptMix(self.scripts)
+        if self.tokenizer:
+            content_ratios((), self.tokenizer)
 
     def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
         """Yield the stream's calls; each column has its own substream."""
@@ -107,12 +116,20 @@ class Stream:
             n = len(arrival)
             prompt = uniforms("prompt", block, BLOCK)[:n]
             output = uniforms("output", block, BLOCK)[:n]
+            scripts = mix.codes(uniforms("script", block, BLOCK)[:n])
+            prompts = self.prompt.quantile(prompt)
+            outputs = self.output.quantile(_tied(prompt, output, self.correlation))
+            if self.tokenizer:
+                factors = content_ratios(mix.names, self.tokenizer)[scripts]
+                noise = special.ndtri(np.maximum(uniforms("content", block, BLOCK)[:n], TINY))
+                factors = np.where(factors == 1.0, 1.0, factors * np.exp(RATIO_SCATTER * noise))
+                prompts, outputs = (_scaled(counts, factors) for counts in (prompts, outputs))
             yield Trace(
                 arrival_s=arrival,
-                prompt_tokens=self.prompt.quantile(prompt),
-                output_tokens=self.output.quantile(_tied(prompt, output, self.correlation)),
+                prompt_tokens=prompts,
+                output_tokens=outputs,
                 kind=Labels.constant(self.kind or self.name, n),
-                script=Labels(mix.codes(uniforms("script", block, BLOCK)[:n]), mix.names),
+                script=Labels(scripts, mix.names),
             )
 
 
@@ -176,6 +193,10 @@ def _rechunked(chunks: Iterator[Floats]) -> Iterator[Floats]:
             rest = rest[BLOCK:]
     if len(rest):
         yield rest
+
+
+def _scaled(counts: Ints, factors: Floats) -> Ints:
+    return np.asarray(np.minimum(np.ceil(counts * factors), MAX_TOKENS).astype(np.int64))
 
 
 def _tied(prompt: Floats, output: Floats, correlation: float) -> Floats:

@@ -145,6 +145,8 @@ class StreamTable(Table):
     """Kind of call; the stream's name when empty."""
     correlation: Annotated[Number, Field(ge=-1, le=1)] = 0.0
     """Correlation of the normal scores of prompt and output (a Gaussian copula)."""
+    tokenizer: StrictStr = ""
+    """Lengths are English and grow with the script as this tokenizer has it; when empty they are the same in all."""
 
     def _check(self) -> None:
         try:

@@ -11,7 +11,9 @@ import pytest
 from workloads.arrivals import Gamma, Poisson, Ticks
 from workloads.errors import BadInput
 from workloads.lengths import Constant, Lognormal, Uniform
+from workloads.scripts import RATIOS, TOKENIZERS
 from workloads.source import Mixture, Replay, Source, Stream, until
+from workloads.tokenizers import missing
 from workloads.trace import Trace, read_trace
 
 CHAT = Stream("chat", Poisson(2.0), Lognormal(900, p99=30_000), Lognormal(600, p99=5_000), {"latin": 3, "han": 1})
@@ -70,6 +72,37 @@ def test_a_copula_ties_prompt_and_output_and_keeps_both_laws() -> None:
 def test_script_shares() -> None:
     scripts = np.array(taken(CHAT, 50_000).script.strings())
     assert (scripts == "latin").mean() == pytest.approx(0.75, abs=0.01)
+
+
+def test_the_same_content_takes_more_tokens_in_other_scripts() -> None:
+    """The laws are English: with a tokenizer, each script's mean length is its measured ratio times theirs."""
+    law = Lognormal(2_000, sigma=0.1)
+    shares = {"latin": 1.0, "cyrillic": 1.0, "tamil": 1.0}
+    trace = taken(Stream("s", Poisson(1.0), law, law, shares, tokenizer="qwen3.5"), 60_000)
+    plain = taken(Stream("s", Poisson(1.0), law, law, shares), 60_000)
+    scripts = np.array(trace.script.strings())
+    for script, ratio in (("latin", 1.0), ("cyrillic", 1.44), ("tamil", 2.91)):
+        mine = scripts == script
+        found = trace.output_tokens[mine].mean() / plain.output_tokens[mine].mean()
+        assert found == pytest.approx(ratio * (1.0 if ratio == 1 else np.exp(0.11**2 / 2)), rel=0.005)
+    assert trace.arrival_s.tolist() == plain.arrival_s.tolist()
+    with pytest.raises(BadInput, match="did you mean 'qwen'"):
+        Stream("s", Poisson(1.0), law, law, tokenizer="quen")
+
+
+def test_ratios_are_those_of_the_declaration(shared) -> None:
+    """Measured again where the corpus and a tokenizer are at hand: articles 1 to 9 in Russian over English."""
+    from workloads.tokenizers import load
+
+    def tokens(file: str, heading: str) -> int:
+        lines = (shared / "corpus" / file).read_text(encoding="utf-8").split("\n")
+        first, last = (lines.index(f"{heading} {article}") for article in (1, 10))
+        return tokenizer.count("\n".join(lines[first:last]))
+
+    for name, ratio in zip(TOKENIZERS, RATIOS["cyrillic"], strict=True):
+        if missing(name) is None:
+            tokenizer = load(name)
+            assert tokens("cyr_ru.txt", "Статья") / tokens("lat_en.txt", "Article") == pytest.approx(ratio, abs=0.006)
 
 
 def test_a_replay_is_the_trace_itself_and_its_resamples_differ() -> None:
