@@ -5,75 +5,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import simpy
-from numpy.typing import NDArray
 
 from sim.admission import Prompt
-from sim.clock import Clock, Moment
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
 from sim.hardware.capacity import activation_bytes
-from sim.replica import Replica, Server, Work
+from sim.loadtest import Load, Passage, open_loop
+from sim.replica import Server
 from sim.steptime import StepTime
 from workloads.errors import BadInput, Fault
-
-Floats = NDArray[np.float64]
 
 STAMPS = ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
 """A request's way through the server, seconds on one clock, in this order."""
 
 UTILISATION = 0.9
 """Share of the memory that vLLM takes where a run does not say: its ``gpu_memory_utilization`` up to version 0.19."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Passage:
-    """When requests passed through a server, seconds from the first one's arrival; one element a request.
-
-    Attributes
-    ----------
-    prompt_tokens, output_tokens
-        Tokens sent and received.
-    queued_s, scheduled_s, first_token_s, last_token_s
-        When.
-    """
-
-    prompt_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    queued_s: Floats
-    scheduled_s: Floats
-    first_token_s: Floats
-    last_token_s: Floats
-
-    def head(self, requests: int) -> Passage:
-        """Return the first requests."""
-        return Passage(*(getattr(self, column)[:requests] for column in self.__slots__))
-
-    def metrics(self) -> dict[str, float]:
-        """Return makespan, throughput, TTFT, TPOT (of answers longer than a token), E2E and running requests.
-
-        TTFT and E2E count from ``queued_s``; a request runs from ``scheduled_s`` to its last token.
-        """
-        makespan = float(self.last_token_s.max() - self.queued_s.min())
-        long = self.output_tokens > 1
-        latencies = {
-            "ttft_s": self.first_token_s - self.queued_s,
-            "tpot_s": (self.last_token_s - self.first_token_s)[long] / (self.output_tokens[long] - 1),
-            "e2e_s": self.last_token_s - self.queued_s,
-        }
-        metrics = {"makespan_s": makespan, "output_tokens_per_s": float(self.output_tokens.sum()) / makespan}
-        for name, values in latencies.items():
-            if values.size:
-                metrics[f"{name}.mean"] = float(values.mean())
-                metrics[f"{name}.p50"], metrics[f"{name}.p99"] = map(float, np.quantile(values, (0.5, 0.99)))
-        metrics["running.mean"] = float((self.last_token_s - self.scheduled_s).sum()) / makespan
-        return metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,21 +270,9 @@ def server_of(
 
 def replay(passage: Passage, server: Server) -> tuple[Passage, int]:
     """Return how the same requests, arriving as they did, pass through the simulated server; and its preemptions."""
-    clock = Clock()
-    replica = Replica(clock, server)
-    done: list[Work] = []
-    prompts, outputs = passage.prompt_tokens.tolist(), passage.output_tokens.tolist()
-
-    def arrivals() -> Generator[simpy.Event, None, None]:
-        for time, prompt, output in zip(passage.queued_s.tolist(), prompts, outputs, strict=True):
-            yield Moment(clock, time)
-            replica.submit(prompt, output, output, done.append)
-
-    clock.process(arrivals())
-    clock.run()
-    done.sort(key=lambda work: work.number)
-    stamps = [[work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s] for work in done]
-    return Passage(passage.prompt_tokens, passage.output_tokens, *np.array(stamps).T), replica.preemptions
+    load = Load(passage.prompt_tokens, passage.output_tokens, passage.output_tokens)
+    outcome = open_loop(server, load, passage.queued_s)
+    return outcome.passage, outcome.preemptions
 
 
 def compare(measured: Passage, simulated: Passage) -> dict[str, dict[str, float]]:

@@ -11,7 +11,8 @@ from scipy.special import stdtrit
 
 from sim.admission import Prompt
 from sim.calibrate.fit import Calibration, Errors, errors_of
-from sim.measured import Passage, replay
+from sim.loadtest import Passage
+from sim.measured import replay
 from sim.replica import Server
 from sim.steptime import Line
 from workloads.errors import BadInput, Fault

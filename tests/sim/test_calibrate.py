@@ -22,7 +22,8 @@ from sim.calibrate.write import to_json, to_toml
 from sim.cli import app, main
 from sim.clock import Clock
 from sim.hardware import GPUS, MODELS
-from sim.measured import Passage, replay
+from sim.loadtest import Passage
+from sim.measured import replay
 from sim.replica import Replica, Server, Work
 from sim.steptime import STEP_TIMES, Calibrated, Line, Roofline
 from workloads.errors import BadInput

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from sim.admission import Prompt
 from sim.cli import app, main
 from sim.hardware import MODELS
-from sim.measured import Passage, compare, degree_of, gpu_of, read_run, replay, server_of
+from sim.loadtest import Passage
+from sim.measured import compare, degree_of, gpu_of, read_run, replay, server_of
 from sim.replica import Server
 from sim.steptime import Line, Profile, StepTime
 from workloads.errors import BadInput

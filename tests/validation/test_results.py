@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -11,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _make() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make", ROOT / "results/validation/make.py")
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"results/validation/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -20,7 +21,8 @@ def _make() -> ModuleType:
     return module
 
 
-MAKE = _make()
+MAKE, PUBLISHED = _module("make"), _module("published")
+STUDIES = json.loads((ROOT / "results/validation/published.json").read_text(encoding="utf-8"))
 
 
 def test_the_documentation_shows_the_committed_tables():
@@ -40,3 +42,40 @@ def test_a_command_gives_its_committed_result_again(shared, name):
             again = found["result"]["held_out"][metric]
             assert again["points"] == errors["points"]
             assert again["median"] == pytest.approx(errors["median"], abs=0.01)
+
+
+def test_the_documentation_shows_the_published_figures():
+    page = (ROOT / "docs/validation.md").read_text(encoding="utf-8")
+    assert PUBLISHED.table(STUDIES) in page, "python results/validation/published.py prints the tables"
+
+
+@pytest.mark.parametrize("name", PUBLISHED.STUDIES)
+def test_a_published_study_gives_its_committed_result_again(name):
+    study, variants = PUBLISHED.STUDIES[name]
+    for variant in variants:
+        found = study(variant, 0)
+        for quantity, kept in STUDIES["studies"][name]["variants"][str(variant)].items():
+            spread = (kept["high"] - kept["low"]) * 10**0.5  # of single runs, not of their mean
+            assert found[quantity] == pytest.approx(kept["mean"], abs=spread + 1e-3 * kept["mean"])
+
+
+def test_the_watermark_acts_as_published():
+    rows = STUDIES["studies"]["vLLM's watermark"]["variants"]
+    counts = [row["preemptions"]["mean"] for row in rows.values()]
+    assert counts == sorted(counts, reverse=True)
+    for row in rows.values():
+        assert row["preemptions"]["mean"] == pytest.approx(row["preemptions"]["published"], rel=0.2)
+        assert row["output tokens/s"]["mean"] == pytest.approx(row["output tokens/s"]["published"], rel=0.03)
+    rates = {share: row["output tokens/s"]["mean"] for share, row in rows.items()}
+    assert max(rates, key=rates.get) == "0.05"  # as measured: neither none nor much
+
+
+def test_what_is_reserved_decides_how_many_run_as_published():
+    rows = STUDIES["studies"]["what is reserved"]["variants"]
+    running = {rule: row["running"]["mean"] for rule, row in rows.items()}
+    assert running["Orca (Max)"] == 15_700 // 2_048
+    assert running["Orca (Max)"] < running["Orca (Pow2)"] < running["Orca (Oracle)"] < running["vLLM"]
+    assert 1.5 < running["vLLM"] / running["Orca (Oracle)"] < 2.5
+    assert 3 < running["vLLM"] / running["Orca (Max)"] < 5
+    for row in rows.values():
+        assert row["used of reserved"]["mean"] == pytest.approx(row["used of reserved"]["published"], abs=0.03)
