@@ -114,7 +114,7 @@ STUDIES: Mapping[str, tuple[Callable[..., Quantities], Mapping[str | float, Mapp
 
 
 def table(document: Mapping[str, Any]) -> str:
-    """Return the tables of docs/validation.md as Markdown: simulated mean and interval, and in brackets what was published."""
+    """Return the tables of docs/validation.md as Markdown: simulated mean and interval, and what was published."""
     lines = []
     for name, study in document["studies"].items():
         variants = study["variants"]
