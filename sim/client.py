@@ -24,6 +24,7 @@ from sim.clock import Clock, Moment
 from sim.prefix_cache import Prompt
 from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
 from sim.replica import Replica, Work
+from sim.rows import BLOCK
 from workloads.trace import Ints, Labels, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
@@ -347,6 +348,7 @@ class OpenCall:
                 self.reserved,
             )
         )
-        calls.spill()
-        clients.requests.spill()
+        if len(calls.rows) >= BLOCK:
+            calls.flush()
+            clients.requests.flush()
         clients.ended()

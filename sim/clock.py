@@ -29,8 +29,7 @@ class Clock(simpy.Environment):
         """Let the time pass if nothing happens up to and at ``time``; return whether it did."""
         queue = self._queue
         while queue and queue[0][0] <= time:
-            event = queue[0][3]
-            if not (isinstance(event, Moment) and event.moved):
+            if type(event := queue[0][3]) is not Moment or not event.moved:
                 return False
             heappop(queue)
         self._now = time

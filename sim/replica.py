@@ -203,6 +203,7 @@ class Replica:
         "_base",
         "_budget",
         "_cache",
+        "_certain",
         "_context",
         "_cut",
         "_decoding",
@@ -243,6 +244,7 @@ class Replica:
         self._pool = Pool(server.kv_tokens, server.block_tokens)
         self._cache = PrefixCache(server.block_tokens) if server.prefix_cache else None
         self._growth = Growth(server.block_tokens) if server.rule.grows else None
+        self._certain = self._pool.blocks * server.block_tokens  # what is not larger fits an empty pool
         self._spare = server.rule.spare(self._pool.blocks)
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
         self._submitted = 0
@@ -296,7 +298,10 @@ class Replica:
         work = Work(number, prompt, max_tokens, now, None if self._cache is None else segments)
         if prompt + max_tokens > server.window:
             self._refuse(work, BEYOND_WINDOW, answer)
-        elif server.rule.need(prompt, max_tokens, max_tokens - 1, server.block_tokens) > self._pool.blocks:
+        elif (
+            prompt + max_tokens > self._certain
+            and server.rule.need(prompt, max_tokens, max_tokens - 1, server.block_tokens) > self._pool.blocks
+        ):
             self._refuse(work, BEYOND_POOL, answer)
         else:
             self._sealed[number] = (true_tokens, answer)
@@ -308,7 +313,8 @@ class Replica:
                 self._idle = False
                 Moment.instead(self._alarm, now, SCHEDULING)
             elif self._steps > 1 and (
-                (self._budget > 0 and len(waiting) == 1 and self._could_enter(work))
+                # Whether it fits is seen there; one boundary too many costs less than to look twice.
+                (self._budget > 0 and len(waiting) == 1 and len(self._running) < server.max_num_seqs)
                 or (server.max_waiting is not None and len(waiting) > server.max_waiting)
             ):
                 self._end_run_at_next_boundary(now)
@@ -364,10 +370,9 @@ class Replica:
             When it ends, seconds; None if there is nothing to do.
         """
         growth, pool = self._growth, self._pool
-        preempted = False
-        if growth is not None and self._scarce(1) and self._lacks(0):
+        preempted = growth is not None and self._lacks(0)
+        if preempted:
             self._make_room(now)
-            preempted = True
         if self._cache is not None:
             self._reclaim(self._cache, self.iterations, self._context)
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
@@ -395,7 +400,9 @@ class Replica:
             left = ends[0][0] - self.iterations
             if left < steps:
                 steps = left
-            if growth is not None and self._scarce(steps):
+            size = pool.block_tokens
+            # Far from the end of the pool a bound will do: every request with one block more than its tokens fill.
+            if growth is not None and context + decoding * (steps + size) > (pool.blocks - pool.held) * size:
                 free = pool.blocks - pool.held - growth.held(self.iterations, context)
                 steps = min(steps, growth.reach(self.iterations, decoding, free + growth.now(self.iterations)))
         self._steps = steps
@@ -508,12 +515,6 @@ class Replica:
 
     # ------------------------------------------------------------------ a request's life
 
-    def _could_enter(self, work: Work) -> bool:
-        if len(self._running) >= self.server.max_num_seqs:
-            return False
-        blocks, loose = self._needed(work)
-        return not self._lacks(blocks + loose + (self._spare if self._running else 0))
-
     def _needed(self, work: Work) -> tuple[int, int]:
         """Return the blocks that a waiting request would be charged, and those it would take out of the free ones.
 
@@ -574,12 +575,6 @@ class Replica:
             room -= growth.held(iteration, context)
         if room < 0:
             cache.evict(-room)
-
-    def _scarce(self, steps: int) -> bool:
-        """Return whether the next iterations may lack blocks: a bound that is cheap to look at."""
-        pool = self._pool
-        size = pool.block_tokens
-        return self._context + self._decoding * (steps + size) > (pool.blocks - pool.held) * size
 
     def _lacks(self, blocks: int) -> bool:
         """Return whether the pool has fewer free blocks than these, after what the next iteration takes."""

@@ -19,7 +19,7 @@ _CODES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "b1"
 
 
 class Log:
-    """Takes rows and hands them on in blocks: ``log.rows.append(log.pack(...))``, and now and then ``log.spill()``.
+    """Takes rows and hands them on in blocks: ``log.rows.append(log.pack(...))``, now and then ``log.flush()``.
 
     Parameters
     ----------
@@ -47,11 +47,6 @@ class Log:
         self.rows: list[bytes] = []
         self._dtype = dtype
         self._take = take
-
-    def spill(self) -> None:
-        """Hand on the rows if there is a block of them."""
-        if len(self.rows) >= BLOCK:
-            self.flush()
 
     def flush(self) -> None:
         """Hand on the rows."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from sim.kv import LONGEST_RUN
@@ -156,13 +157,13 @@ class Timeline:
         lead = np.zeros(block_tokens, dtype=np.int64)
         # For a class of growing requests that takes its first block in step 0, over u steps, at index u + b - 1: the
         # sum over the steps k of the blocks held more, and the same weighted by k - u.
-        self._taken = np.concatenate([lead, held])
-        self._plain = np.concatenate([lead, np.cumsum(held)])
-        self._late = np.concatenate([lead, np.cumsum(held * steps) - np.cumsum(held) * (steps + 1)])
+        self._taken, self._plain, self._late = (
+            sliding_window_view(np.concatenate([lead, table]), block_tokens)  # row u: all classes, in their order
+            for table in (held, np.cumsum(held), np.cumsum(held * steps) - np.cumsum(held) * (steps + 1))
+        )
         self._slack = np.append(
             np.arange(block_tokens - 2, -1, -1), block_tokens - 1
         )  # tokens that last blocks still hold
-        self._turn = np.arange(block_tokens)  # the tables' order of the classes of `Growth`
 
     def settle(self) -> None:
         """Integrate what has been logged. The last run must have ended."""
@@ -203,13 +204,12 @@ class Timeline:
 
     def taken(self, counts: NDArray[np.intc], steps: Ints) -> Ints:
         """Return the blocks that growing requests take in ``steps`` steps, given the counters of their classes."""
-        taken: Ints = (counts * self._taken[steps[:, None] + self._turn]).sum(axis=1)
+        taken: Ints = np.einsum("ij,ij->i", counts, self._taken[steps])
         return taken
 
     def growth(self, counts: NDArray[np.intc], steps: Ints) -> tuple[Ints, Ints]:
         """Return the blocks held more, summed over ``steps`` steps k, and the same weighted by k - ``steps``."""
-        place = steps[:, None] + self._turn
-        return (counts * self._plain[place]).sum(axis=1), (counts * self._late[place]).sum(axis=1)
+        return np.einsum("ij,ij->i", counts, self._plain[steps]), np.einsum("ij,ij->i", counts, self._late[steps])
 
     def _settle_stalls(self, log: Rows) -> None:
         zero = np.zeros(len(log), dtype=np.int64)

@@ -152,6 +152,11 @@ class Roofline:
 
     def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
         """Return ``(base, slope, steps)`` as `StepTime` says; it breaks where attention changes its roof."""
+        if not chunks and not self.draft_tokens and self._kv_s >= self._decode_pair_s:  # most steps: memory-bound
+            alone = self._alone_s.get(decodes)
+            if alone is None:
+                alone = self._remembered_s(decodes, decodes)
+            return alone + self._kv_s * (context + decodes), self._kv_s * decodes, FOREVER
         if not (self.draft_tokens and decodes):
             return self._step(decodes, context, chunks, 1)
         each = 1 + self.draft_tokens
