@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
+from sim.experiment import ArmResult, Results
+from sim.records import OUTCOMES
 from sim.replication import Replication
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -26,7 +28,14 @@ SHARES = np.unique(np.concatenate([np.linspace(0, 0.99, 199), 1 - np.geomspace(0
 NAMES = ("latency", "kv", "queue")
 """The pictures."""
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
+
+
+LATENCIES = {
+    "call.e2e_s": "time of a call",
+    "request.ttft_s": "time to first token of a request",
+}
+"""The durations that are drawn, with their words."""
 
 
 @dataclass(slots=True)
@@ -39,8 +48,6 @@ class Sketch:
         By arm and duration: quantiles at :data:`SHARES`, one row a replication.
     levels
         By arm: time (s) and means over each interval of the grid of the first replication.
-    window_s
-        Start and end of what is measured; a grey band shows the rest.
     """
 
     quantiles: dict[str, dict[str, list[Floats]]] = field(default_factory=dict)
@@ -49,9 +56,10 @@ class Sketch:
     def take(self, arm: str, run: Replication) -> None:
         """Note a replication."""
         served = run.requests[run.requests["refusal"] == 0]
+        answered = run.calls[run.calls["outcome"] != OUTCOMES.index("failed")]
         durations = {
-            "time to first token": served["first_token_s"] - served["submitted_s"],
-            "end to end, of a call": run.calls["finished_s"] - run.calls["arrival_s"],
+            "call.e2e_s": answered["finished_s"] - answered["arrival_s"],
+            "request.ttft_s": served["first_token_s"] - served["submitted_s"],
         }
         kept = self.quantiles.setdefault(arm, {})
         for name, values in durations.items():
@@ -61,7 +69,7 @@ class Sketch:
             series = run.series
             spans = np.diff(series.time_s)
             keep = spans > 0
-            levels = {"time": series.time_s[:-1][keep]}
+            levels = {"time": np.append(series.time_s[:-1][keep], series.time_s[-1])}
             for name in ("running", "waiting", "reserved", "used"):
                 levels[name] = np.diff(getattr(series, name))[keep] / spans[keep]
             levels["reserved"] = levels["reserved"] / run.kv_tokens
@@ -69,74 +77,137 @@ class Sketch:
             self.levels[arm] = levels
 
 
-def draw(sketch: Sketch, window_s: tuple[float, float], path_of: Mapping[str, Path]) -> None:
+def draw(sketch: Sketch, results: Results, path_of: Mapping[str, Path]) -> None:
     """Write the pictures ``latency``, ``kv`` and ``queue`` as PNG to the paths given for these names."""
-    _latency(sketch).savefig(path_of["latency"], dpi=130)
-    _over_time(sketch, window_s, "kv").savefig(path_of["kv"], dpi=130)
-    _over_time(sketch, window_s, "queue").savefig(path_of["queue"], dpi=130)
+    _latency(sketch, results).savefig(path_of["latency"], dpi=130)
+    _pool(sketch, results).savefig(path_of["kv"], dpi=130)
+    _queue(sketch, results).savefig(path_of["queue"], dpi=130)
 
 
-def _figure(rows: int, columns: int, title: str, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(9.6, height), layout="constrained")
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
-    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+def _figure(rows: int, columns: int, title: str, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left", wrap=True)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1).flatten().tolist()
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
         one.grid(alpha=0.25, linewidth=0.6)
+        one.set_axisbelow(True)
         one.tick_params(labelsize=8)
     return figure, axes
 
 
-def _style(index: int) -> dict[str, Any]:
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.5}
+def _finding(results: Results, metric: str) -> str:
+    """Return the verdicts on a metric in words: who is better than the first arm, who is worse."""
+    baseline = next(iter(results.arms))
+    arms: dict[str, list[str]] = {}
+    for (name, compared), comparison in results.comparisons.items():
+        if compared == metric:
+            arms.setdefault(comparison.verdict, []).append(name)
+    words = {
+        "better": "shorter with {} than with {}",
+        "worse": "longer with {} than with {}",
+        "same": "the same with {} as with {}",
+        "undecided": "no verdict on {} against {}",
+    }
+    parts = (text.format(_listed(arms[verdict]), baseline) for verdict, text in words.items() if verdict in arms)
+    return "; ".join(parts)
 
 
-def _latency(sketch: Sketch) -> Figure:
-    names = list(dict.fromkeys(name for arm in sketch.quantiles.values() for name in arm))
-    figure, axes = _figure(1, max(len(names), 1), "Share of requests and calls that took longer", 3.6)
-    for one, name in zip(axes, names, strict=False):
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if len(names) <= 3 else f"{len(names)} arms"
+
+
+def _latency(sketch: Sketch, results: Results) -> Figure:
+    title = "How long calls take, and how long their first tokens (mean of all replications, warm-up included)"
+    figure, axes = _figure(1, len(LATENCIES), title, (10.5, 4.4))
+    for one, (name, words) in zip(axes, LATENCIES.items(), strict=True):
+        longest = []
         for index, (arm, durations) in enumerate(sketch.quantiles.items()):
             if name in durations:
-                mean = np.mean(durations[name], axis=0)
-                one.plot(np.maximum(mean, 1e-3), np.maximum(1 - SHARES, 1e-5), label=arm, **_style(index))
+                mean = np.maximum(np.mean(durations[name], axis=0), 1e-3)
+                longest.append(float(mean[-1]))
+                one.plot(
+                    mean,
+                    np.maximum(1 - SHARES, 1e-5),
+                    label=arm,
+                    color=COLOURS[index % len(COLOURS)],
+                    linestyle=DASHES[index % len(DASHES)],
+                    linewidth=1.8,
+                )
+        finding = _finding(results, f"{name}.p99")
+        if finding:
+            one.set_title(f"99th percentile: {finding}", fontsize=9, loc="left", wrap=True)
+        one.axhline(0.01, color="#555555", linewidth=0.8, alpha=0.6)
         one.set_xscale("log")
         one.set_yscale("log")
-        one.set_ylim(1e-4, 1.05)
-        one.set_xlabel(f"{name}, seconds", fontsize=9)
-        one.set_yticks(
-            [1, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0001], ["all", "50 %", "10 %", "5 %", "1 %", "0.1 %", "0.01 %"]
-        )
-        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes[0].set_ylabel("share that took longer", fontsize=9)
-    axes[0].legend(fontsize=8, frameon=False)
+        one.set_ylim(1e-3, 1.2)
+        one.set_xlabel(f"{words}, seconds", fontsize=9)
+        one.set_yticks([1, 0.5, 0.1, 0.05, 0.01, 0.001], ["all", "50 %", "10 %", "5 %", "1 %", "0.1 %"])
+        one.minorticks_off()
+        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,g}"))
+    axes[0].set_ylabel("share that takes longer", fontsize=9)
+    axes[0].legend(fontsize=9, frameon=False, loc="lower left")
     return figure
 
 
-def _over_time(sketch: Sketch, window_s: tuple[float, float], what: str) -> Figure:
-    """Draw one row an arm: what is reserved and used of the pool, or who runs and waits."""
-    series = {
-        "kv": (("reserved", "reserved"), ("used", "used")),
-        "queue": (("running", "running"), ("waiting", "waiting")),
-    }[what]
-    title = {
-        "kv": "KV pool: what the admission rule reserves, and what is stored (first replication)",
-        "queue": "Requests running and waiting (first replication)",
-    }[what]
-    figure, axes = _figure(len(sketch.levels), 1, title, 1.0 + 1.55 * len(sketch.levels))
+def _pool(sketch: Sketch, results: Results) -> Figure:
+    """Draw one row an arm: what is reserved of the pool, and what of it is stored."""
+    shares = (f"{name} {_percent(arm, 'kv.overreservation')}" for name, arm in results.arms.items())
+    title = f"Share of the reserved KV that is used: {', '.join(shares)}"
+    figure, axes = _rows(sketch, results, title)
+    for one, levels in zip(axes, sketch.levels.values(), strict=True):
+        one.stairs(levels["reserved"], levels["time"], fill=True, color=COLOURS[5], alpha=0.55, label="reserved")
+        one.stairs(levels["used"], levels["time"], fill=True, color=COLOURS[0], label="used")
+        one.set_ylim(0, 1.0)
+        one.set_yticks([0, 0.5, 1.0], ["0", "50 %", "100 %"])
+    _legend(figure, axes)
+    return figure
+
+
+def _percent(arm: ArmResult, metric: str) -> str:
+    mean = arm.metrics[metric].mean
+    return "unknown" if not mean else f"{1 / mean:.0%}"
+
+
+def _queue(sketch: Sketch, results: Results) -> Figure:
+    """Draw one row an arm, all on one scale: who runs, and on top who waits."""
+    means = ((name, arm.metrics["waiting.mean"].mean) for name, arm in results.arms.items())
+    parts = (f"{name} {'without end' if mean is None else f'{mean:.2g}'}" for name, mean in means)
+    figure, axes = _rows(sketch, results, f"Requests that wait on average: {', '.join(parts)}")
+    most = max(float(np.max(levels["running"] + levels["waiting"], initial=1.0)) for levels in sketch.levels.values())
+    for one, levels in zip(axes, sketch.levels.values(), strict=True):
+        both = levels["running"] + levels["waiting"]
+        one.stairs(both, levels["time"], fill=True, color=COLOURS[1], label="waiting")
+        one.stairs(levels["running"], levels["time"], fill=True, color=COLOURS[0], label="running")
+        one.set_ylim(0, 1.05 * most)
+        one.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    _legend(figure, axes)
+    return figure
+
+
+def _rows(sketch: Sketch, results: Results, title: str) -> tuple[Figure, list[Axes]]:
+    """Return a row of axes for each arm over simulated time, what is not measured shaded."""
+    figure, axes = _figure(len(sketch.levels), 1, title, (10.5, 1.4 + 1.35 * len(sketch.levels)))
     end = max(float(levels["time"][-1]) for levels in sketch.levels.values())
-    unit, scale = ("minutes", 60.0) if end > 300 else ("seconds", 1.0)
-    for one, (arm, levels) in zip(axes, sketch.levels.items(), strict=True):
-        for index, (name, label) in enumerate(series):
-            one.plot(levels["time"] / scale, levels[name], label=label, drawstyle="steps-post", **_style(index))
-        if window_s[0] > 0:
-            one.axvspan(0, window_s[0] / scale, color="#888888", alpha=0.15, linewidth=0)
-        if window_s[1] < end:
-            one.axvspan(window_s[1] / scale, end / scale, color="#888888", alpha=0.15, linewidth=0)
-        one.set_ylabel(arm, fontsize=9)
-        one.set_ylim(bottom=0, top=1.02 if what == "kv" else None)
-        one.set_xlim(0, end / scale)
-        if what == "kv":
-            one.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-    axes[0].legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
-    axes[-1].set_xlabel(f"{unit} (grey: not measured)", fontsize=9)
-    return figure
+    unit, scale = ("hours", 3600.0) if end > 4 * 3600 else ("minutes", 60.0) if end > 300 else ("seconds", 1.0)
+    first, last = results.window_s
+    for one, arm in zip(axes, sketch.levels, strict=True):
+        one.set_title(arm, fontsize=9, loc="left", fontweight="bold")
+        for begin, stop in ((0, first), (last, end)):
+            if begin < stop:
+                one.axvspan(begin, stop, color="#777777", alpha=0.18, linewidth=0)
+        one.set_xlim(0, end)
+        one.xaxis.set_major_locator(MultipleLocator(_spacing(end / scale) * scale))
+        one.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / scale:g}"))
+    axes[-1].set_xlabel(f"simulated {unit} of the first replication; shaded: not measured", fontsize=9)
+    return figure, axes
+
+
+def _spacing(end: float) -> float:
+    """Return a round distance of ticks that gives about ten of them."""
+    power = 10.0 ** math.floor(math.log10(end / 10))
+    return next(step * power for step in (1, 2, 3, 5, 10) if step * power >= end / 10)
+
+
+def _legend(figure: Figure, axes: list[Axes]) -> None:
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=9, frameon=False)

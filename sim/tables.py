@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv as csv_format
 import io
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
-from sim.experiment import ArmResult, Results
+from sim.experiment import Results
 from sim.metrics import METRICS
-from sim.stats import Comparison, Interval
+from sim.stats import Interval
 from sim.study import Study
 from sim.thresholds import Outcome
 
@@ -32,7 +31,6 @@ HEADLINE = (
     "truncated.first_share",
     "truncated.final_share",
     "tokens.wasted_share",
-    "call.attempts.mean",
     "call.reserved_token_s.mean",
     "kv.reserved_share.mean",
     "kv.used_share.mean",
@@ -41,10 +39,18 @@ HEADLINE = (
     "refused_share",
     "prefix.hit_rate",
     "slo.attainment",
-    "slo.goodput_per_s",
-    "makespan_s",
 )
 """The metrics that the table on screen shows, in its order; the summary holds them all."""
+
+ANSWERS = {
+    "call.e2e_s.mean": "mean call time",
+    "call.e2e_s.p99": "p99 call time",
+    "request.ttft_s.p99": "p99 time to first token",
+    "truncated.final_share": "calls left truncated",
+    "tokens.wasted_share": "tokens wasted",
+    "slo.attainment": "calls within the SLO",
+}
+"""What the answer below the table speaks of, in words."""
 
 COLUMNS = (
     *("arm", "status", "metric", "unit", "mean", "low", "high", "n"),
@@ -76,33 +82,67 @@ def progress(study: Study) -> Iterator[Callable[[], None]]:
 
 
 def show(study: Study, results: Results, folder: Path, console: Console) -> None:
-    """Print the answer: the arms side by side, each with its difference from the first, and how sure it is."""
-    if not console.is_terminal:
-        console = Console(width=max(120, 34 + 52 * len(results.arms)), no_color=True)
-    baseline, *others = results.arms
-    table = Table(box=box.SIMPLE_HEAD, title=_title(study, results), title_justify="left", title_style="bold")
-    table.add_column("metric", no_wrap=True)
-    table.add_column(baseline, justify="right", no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(f"difference from {baseline}", no_wrap=True)
-    for metric in HEADLINE:
-        arms = [arm.metrics[metric] for arm in results.arms.values()]
-        if all(interval.mean is None for interval in arms):
-            continue
-        row: list[str | Text] = [metric, _value(results.arms[baseline], metric)]
-        for name in others:
-            row += [_value(results.arms[name], metric), _difference(results.comparisons.get((name, metric)))]
-        table.add_row(*row)
-    console.print(table)
-    for line in _answers(results):
-        console.print(line, soft_wrap=True)
+    """Print the answer: metric by metric the arms, each with its difference from the first, and how sure it is."""
+    for line in (*_table(study, results), *_answers(results)):
+        console.print(line, soft_wrap=True, highlight=False)
     for name, metric, outcome in thresholds(study, results):
         verdict = f"threshold {metric} {study.thresholds[metric]}: {outcome} for {name}"
         console.print(Text(verdict, style=OUTCOME_COLOUR[outcome]), soft_wrap=True)
     for warning in results.warnings:
         console.print(Text(f"note: {warning}", style="yellow"), soft_wrap=True)
     console.print(f"results: {folder}", soft_wrap=True, highlight=False)
+
+
+def _table(study: Study, results: Results) -> Iterator[Text]:
+    """Yield the lines of the table, a block of them for each metric; metrics that are 0 under every arm share one."""
+    yield Text(_title(study, results), style="bold")
+    unstable = any(arm.status == "unstable" for arm in results.arms.values())
+    blocks, zero = {}, []
+    for metric in HEADLINE:
+        means = [arm.metrics[metric].mean for arm in results.arms.values()]
+        if any(means) or unstable:
+            blocks[metric] = [_row(results, name, metric) for name in results.arms]
+        elif None not in means:
+            zero.append(metric)
+    header = ("", "mean", *(("difference", "ratio", "verdict") if len(results.arms) > 1 else ()))
+    columns = zip(header, *(row for block in blocks.values() for row in block), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    yield Text(_aligned(header, widths), style="dim")
+    for metric, block in blocks.items():
+        about = ", ".join(filter(None, (_scale(metric)[1], _direction(metric))))
+        yield Text(metric, style="bold").append(f"  {about}", style="not bold dim")
+        for row in block:
+            *cells, verdict = row if len(row) > 2 else (*row, "")
+            line = Text(_aligned(cells, widths))
+            line.append(verdict, style=COLOUR.get(verdict, ""))
+            line.rstrip()
+            yield line
+    if zero:
+        yield Text(f"0 under every arm: {', '.join(zero)}", style="dim")
+    yield Text()
+
+
+def _direction(metric: str) -> str:
+    better = METRICS[metric].better
+    return f"{better} is better" if better else ""
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=False))
+
+
+def _row(results: Results, name: str, metric: str) -> tuple[str, ...]:
+    """Return the cells of an arm: its name, its mean; with several arms difference, ratio and verdict."""
+    arm, comparison = results.arms[name], results.comparisons.get((name, metric))
+    scale, _ = _scale(metric)
+    cells = (f"  {name}", "unstable" if arm.status == "unstable" else _estimate(arm.metrics[metric], scale))
+    if len(results.arms) == 1:
+        return cells
+    if comparison is None or comparison.difference.mean is None:
+        return (*cells, "", "", "")
+    undirected = METRICS[metric].better is None and comparison.verdict == "undecided"
+    verdict = "" if undirected else comparison.verdict
+    return (*cells, _estimate(comparison.difference, scale, "+"), _ratio(comparison.ratio), verdict)
 
 
 def csv(results: Results) -> str:
@@ -142,73 +182,68 @@ def _title(study: Study, results: Results) -> str:
     begin, end = results.window_s
     span = "the whole trace" if end == float("inf") and begin == 0 else f"calls from {begin:,.0f} s"
     span += "" if end == float("inf") else f" to {end:,.0f} s"
-    plural = "replication" if results.replications == 1 else "replications with common random numbers"
-    return f"{study.name}: {span}, {results.replications} {plural}; 95 % intervals"
+    if results.replications == 1:
+        return f"{study.name}: {span}, one replication"
+    return f"{study.name}: {span}, {results.replications} replications with common random numbers; 95 % intervals"
 
 
 def _answers(results: Results) -> Iterator[Text]:
-    """Yield one sentence an arm: which way it differs, by how much, how sure."""
-    baseline = next(iter(results.arms))
-    for name in list(results.arms)[1:]:
-        line = Text(f"{name} against {baseline}: ", style="bold")
+    """Yield, for each arm, in what it is better and in what worse than the first, by how much, and what is open."""
+    baseline, *others = results.arms
+    width, most = max(map(len, COLOUR)), max(map(len, ANSWERS.values()))
+    for name in others:
+        yield Text(f"{name} against {baseline}", style="bold")
         if "unstable" in (results.arms[name].status, results.arms[baseline].status):
             unstable = name if results.arms[name].status == "unstable" else baseline
-            yield line.append(f"no verdict, {unstable} is unstable", style="red not bold")
+            yield Text(f"  no verdict: {unstable} is unstable", style="red")
             continue
-        parts = []
-        for metric, words in (
-            ("call.e2e_s.mean", "mean call time"),
-            ("call.e2e_s.p99", "p99 call time"),
-            ("truncated.final_share", "calls left truncated"),
-            ("tokens.wasted_share", "tokens wasted"),
-        ):
-            comparison = results.comparisons[name, metric]
-            if comparison.difference.mean is None:
-                continue
-            text = Text(f"{words} ", style="not bold").append(comparison.verdict, style=COLOUR[comparison.verdict])
-            if comparison.verdict in ("better", "worse"):
-                text.append(f" ({_signed(comparison.difference.mean)}{_percent(comparison)})", style="not bold")
-            parts.append(text)
-        yield line.append_text(Text(", ").join(parts))
+        found = [(words, metric, results.comparisons[name, metric]) for metric, words in ANSWERS.items()]
+        for verdict, colour in COLOUR.items():
+            label = verdict
+            for words, metric, comparison in found:
+                if comparison.verdict == verdict and comparison.difference.mean is not None:
+                    scale, unit = _scale(metric)
+                    amount = f"{_estimate(comparison.difference, scale, '+')} {'points' if unit == '%' else unit}"
+                    yield Text(f"  {label:<{width}}", style=colour).append(f"  {words:<{most}}  {amount}", "default")
+                    label = ""
 
 
-def _value(arm: ArmResult, metric: str) -> str | Text:
-    interval = arm.metrics[metric]
-    if arm.status == "unstable":
-        return Text("unstable", style="red")
+def _scale(metric: str) -> tuple[float, str]:
+    """Return by what a metric is multiplied for reading, and the unit it then has."""
+    unit = METRICS[metric].unit
+    if metric.startswith(("request.tpot_s", "request.itl_s")):
+        return 1e3, "ms"
+    if unit == "token s":
+        return 1e-3, "thousand token s"
+    if "share" in metric or metric in ("slo.attainment", "prefix.hit_rate"):
+        return 100.0, "%"
+    return 1.0, "" if unit == "1" else unit
+
+
+def _estimate(interval: Interval, scale: float, sign: str = "") -> str:
+    """Return mean and half-width, no more digits than the interval has: ``28.4 ± 5.5``."""
     if interval.mean is None:
         return "-"
-    half = interval.half_width
-    return _number(interval.mean) if half is None else f"{_number(interval.mean)} ± {_number(half)}"
+    mean, half = scale * interval.mean, interval.half_width
+    if half is None:
+        return f"{_number(mean, sign)}" + (" (no interval)" if sign else "")
+    half *= scale
+    if half == 0:
+        return f"{_number(mean, sign if mean else '')} ± 0"
+    digits = 1 - math.floor(math.log10(half))
+    return f"{round(mean, digits) + 0.0:{sign},.{max(digits, 0)}f} ± {round(half, digits):,.{max(digits, 0)}f}"
 
 
-def _difference(comparison: Comparison | None) -> Text:
-    if comparison is None or comparison.difference.mean is None:
-        return Text("-")
-    difference, verdict = comparison.difference, comparison.verdict
-    if difference.low is None or difference.high is None:
-        return Text(f"{_signed(difference.mean)}  no interval", style="dim")
-    bounds = f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]"
-    return Text(f"{bounds}{_percent(comparison)} ").append(verdict, style=COLOUR[verdict])
-
-
-def _percent(comparison: Comparison) -> str:
-    ratio = comparison.ratio.mean
-    if ratio is None:
+def _ratio(ratio: Interval) -> str:
+    if ratio.mean is None:
         return ""
-    return f" x{ratio:.3g}" if ratio >= 2 else f" {100 * (ratio - 1):+.3g} %"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.mean:.3g}"
+    gap = ratio.high - ratio.low
+    digits = 2 if gap <= 0 else min(max(2, 1 - math.floor(math.log10(gap))), 4)
+    return f"{ratio.mean:.{digits}f} [{ratio.low:.{digits}f}, {ratio.high:.{digits}f}]"
 
 
-def _number(value: float) -> str:
+def _number(value: float, sign: str = "") -> str:
     size = abs(value)
-    if size == 0:
-        return "0"
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.2e}" if size < 1e-4 else f"{value:.3g}"
-
-
-def _signed(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return _number(value) if value < 0 or value == 0 else f"+{_number(value)}"
+    return f"{value:{sign},.0f}" if size >= 1000 or size == 0 else f"{value:{sign}.3g}"

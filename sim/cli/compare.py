@@ -89,7 +89,7 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
             results = conduct(study, jobs, advance, keep)
         simulated_s = results.cpu_s - meter.write_cpu_s
         with meter.writing():
-            plots.draw(sketch, results.window_s, {name: folder.file(f"{name}.png") for name in plots.NAMES})
+            plots.draw(sketch, results, {name: folder.file(f"{name}.png") for name in plots.NAMES})
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         summary = summarise(study, results, command, meter.block(results.requests, simulated_s))
         folder.text("study.toml", study.resolved())
