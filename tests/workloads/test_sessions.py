@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from workloads.agents import plans_of
+from workloads.agents import FittedAgents, plans_of
+from workloads.errors import BadInput
 from workloads.readers.weka import read_sessions
 from workloads.readers.weka_trace import columns
 from workloads.sessions import SessionLaw, distances, fit_sessions, prefix_reuse
@@ -109,3 +110,29 @@ def test_drawn_sessions_are_a_trace(drawn: list) -> None:
     trace = Trace(**columns(drawn))
     assert len(trace) == sum(len(session.requests) for session in drawn)
     assert trace.segments.totals().tolist() == (trace.prompt_tokens // 64 * 64).tolist()
+
+
+def test_studies_draw_from_a_law_by_name_or_file(tmp_path) -> None:
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps(LAW.to_plain()))
+    shipped, read = (list(FittedAgents(count=3, path=where).plans(1, 0)) for where in (None, str(path)))
+    assert shipped == read
+    assert len(shipped) == 3
+    assert shipped != list(FittedAgents(count=3).plans(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{", "JSON"),
+        ("[]", "keys differ"),
+        ("{}", "keys differ"),
+        ('{"source": 1}', "keys differ"),
+        (None, "is no law"),
+    ],
+)
+def test_what_is_no_law_is_refused(tmp_path, text: str | None, word: str) -> None:
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps({**LAW.to_plain(), "first": "x"}) if text is None else text)
+    with pytest.raises(BadInput, match=word):
+        SessionLaw.read(path)

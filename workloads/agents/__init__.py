@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from workloads.agents.fitted import FittedAgents
 from workloads.agents.plan import Part, Plan, Step
 from workloads.agents.recorded import RecordedAgents, plans_of, read_plans
 from workloads.agents.synthetic import AgentMix
@@ -14,6 +15,7 @@ __all__ = [
     "WRITINGS",
     "AgentMix",
     "Agents",
+    "FittedAgents",
     "Part",
     "Plan",
     "RecordedAgents",
@@ -32,5 +34,7 @@ class Agents(Protocol):
         ...
 
 
-AGENTS: Final[Mapping[str, type[Agents]]] = MappingProxyType({"synthetic": AgentMix, "weka": RecordedAgents})
+AGENTS: Final[Mapping[str, type[Agents]]] = MappingProxyType(
+    {"synthetic": AgentMix, "fitted": FittedAgents, "weka": RecordedAgents}
+)
 """Kinds of sessions by the names that studies use; their fields are the keys of ``[[workload.agents]]``."""

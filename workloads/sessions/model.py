@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import resources
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from workloads.errors import BadInput, Fault
 from workloads.readers.weka import Request, Session
 from workloads.substreams import generator
 
@@ -130,6 +132,31 @@ class SessionLaw:
         """Return a law that comes with the project: ``claude-code``."""
         data = json.loads(resources.files("workloads.sessions").joinpath(f"{name}.json").read_text())
         return cls.from_plain(data)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return the law in a JSON file that `to_plain` made.
+
+        Raises
+        ------
+        workloads.errors.BadInput
+            If it cannot be read or is no law of sessions.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(Fault(f"is no readable JSON: {error}", path)) from None
+        known = {item.name for item in fields(cls)}
+        found = set(data) if isinstance(data, dict) else set()
+        if found != known:
+            odd = ", ".join(sorted(found ^ known)[:5])
+            raise BadInput(Fault(f"is no law of sessions (see slotsim trace fit-sessions): keys differ, {odd}", path))
+        try:
+            law = cls.from_plain(data)
+            next(law.sessions(0, 0, 1))
+        except (TypeError, ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError) as error:
+            raise BadInput(Fault(f"is no law of sessions: {error}", path)) from None
+        return law
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Self:
