@@ -6,7 +6,8 @@ same agent runs against an idle server, a simulated replica, or a price list.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -130,7 +131,7 @@ class Agent:
         self.tally = Tally()
         self.end: End | None = None
         self.reason = ""
-        self._number = number
+        self.number = number
         self._steps = iter(plan.steps)
         self._step: Step = next(self._steps)
         self._needs = 0  # how many results back the coming answer looks
@@ -143,11 +144,12 @@ class Agent:
         """Start an empty conversation."""
         self._history = History((system(self.plan.head.content), user(first.content)))
         self._parts: list[Part] = [self.plan.head, first]
-        self._ids: list[Hashable] = [self.plan.head_id, (self._number, self._epoch, 1)]
+        self._ids: list[Hashable] = [self.plan.head_id, (self.number, self._epoch, 1)]
         self._results: list[int] = []
         self._shape = Shape()
         self._built = 0
         self._prompt = Prompt()
+        self._places: list[int] = []  # segments of the prompt before each message; an empty message has none
 
     def ask(self) -> Ask | None:
         """Return the next request; None if the session has ended."""
@@ -210,12 +212,13 @@ class Agent:
             tally.rereads += 1
             tally.reread_tokens += part.tokens
             self._say(assistant(REREAD_CALL.content, *_CALL), REREAD_CALL)
+            self._extend(self._shape, self._prompt)
             self._say(tool_result("t", part.content), part)
             self._again, self._needs = None, 0
             return step.wait_s
-        answer = step.answer
+        answer, whole = step.answer, step.answer.tokens == step.output_tokens
         if delivered is not None and delivered < step.output_tokens:
-            answer = Part(Known(delivered), delivered)
+            answer, whole = Part(Known(delivered), delivered), True
         incoming = step.incoming
         if incoming is None:
             self.end = End.FINISHED
@@ -223,20 +226,26 @@ class Agent:
         if step.fresh:
             self._epoch += 1
             self._begin(incoming)
-        elif step.user:
-            self._say(assistant(answer.content), answer)
-            self._say(user(incoming.content), incoming)
         else:
-            self._say(assistant(answer.content, *_CALL), answer)
-            self._say(tool_result("t", incoming.content), incoming)
+            self._say(assistant(answer.content, *(() if step.user else _CALL)), answer)
+            if whole:  # what was generated is what is sent next: servers that keep it find it
+                self._extend(self._shape, self._prompt)
+            if step.user:
+                self._say(user(incoming.content), incoming)
+            else:
+                self._say(tool_result("t", incoming.content), incoming)
         self._needs = step.look_back
         self._step = next(self._steps)
         return step.wait_s
 
+    def refused(self, reason: str) -> None:
+        """End the session: the server, or the output policy before it, refused the request."""
+        self.end, self.reason = End.REFUSED_BY_SERVER, reason
+
     def _say(self, message: Message, part: Part) -> None:
         if message.role is Role.TOOL:
             self._results.append(len(self._parts))
-        self._ids.append((self._number, self._epoch, len(self._parts)))
+        self._ids.append((self.number, self._epoch, len(self._parts)))
         self._history = self._history.append(message)
         self._parts.append(part)
 
@@ -257,9 +266,11 @@ class Agent:
         prompt = Prompt()
         if old.start == new.start == 0:
             same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further
-            prompt.ids, prompt.ends = before.ids[:same], before.ends[:same]
+            place = self._places[same]
+            prompt.ids, prompt.ends = before.ids[:place], before.ends[:place]
         else:
             same = 0
+        del self._places[same:]
         built = self._built
         self._built, self._prompt, self._shape = same, prompt, new
         self._extend(new, prompt, fitted, built)
@@ -271,19 +282,24 @@ class Agent:
     def _extend(self, shape: Shape, prompt: Prompt, fitted: Fitted | None = None, upto: int | None = None) -> None:
         """Append to the prompt what the history has beyond what was built."""
         stop = len(self._parts) if upto is None else upto
-        cleared = 0
+        parts, ids, places = self._parts, self._ids, self._places
+        clearable: Sequence[int] = ()
+        note = place = 0
         if fitted is not None and shape.cleared:
-            cleared = fitted.clearable[shape.cleared - 1] + 1  # everything clearable before it is cleared
+            assert fitted.replacement is not None
+            clearable, note = fitted.clearable, fitted.replacement.tokens(self.policy.counts)
+            place = bisect_left(clearable, self._built, 0, shape.cleared)
         for at in range(self._built, stop):
+            places.append(len(prompt.ids))
             if shape.start and shape.head <= at < shape.start:
                 if at == shape.head:
-                    prompt.append((self._number, self._epoch, "left out", shape), shape.lead)
-            elif at < cleared and fitted is not None and fitted.is_cleared(at):
-                assert fitted.replacement is not None
-                note = fitted.replacement.tokens(self.policy.counts)
-                prompt.append((self._number, self._epoch, ~at), note)
+                    prompt.append((self.number, self._epoch, "left out", shape), shape.lead)
+            elif place < shape.cleared and clearable and clearable[place] == at:
+                prompt.append((self.number, self._epoch, ~at), note)
             else:
-                prompt.append(self._ids[at], self._parts[at].tokens)
+                prompt.append(ids[at], parts[at].tokens)
+            if place < shape.cleared and clearable and clearable[place] == at:
+                place += 1
         self._built = max(self._built, stop)
 
 

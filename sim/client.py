@@ -282,11 +282,16 @@ class OpenCall:
                 self.kept += output
                 self.prompt += output + decision.message_tokens
                 if self.segments is not None:
-                    self.segments.append(("said", self.number, self.attempts), output)
-                    self.segments.append(("asked", self.number, self.attempts), decision.message_tokens)
+                    self._keep(output, decision.message_tokens)
             self._send(decision)
         else:
             self._end(decision, output)
+
+    def _keep(self, output: int, message_tokens: int) -> None:
+        """Append a kept partial answer and the recovery message to what the prompt is made of."""
+        assert self.segments is not None
+        self.segments.append(("said", self.number, self.attempts), output)
+        self.segments.append(("asked", self.number, self.attempts), message_tokens)
 
     def _end(self, decision: Decision, output: int) -> None:
         if isinstance(decision, Done):
@@ -310,6 +315,7 @@ class OpenCall:
                     0,
                     0,
                     self.prompt,
+                    0,
                     0,
                     0,
                     _FINISH[FinishReason.ERROR],

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Prompt:
@@ -47,6 +47,12 @@ class Prompt:
             self.ids.append(segment)
             self.ends.append(self.tokens + tokens)
 
+    def copy(self) -> Prompt:
+        """Return another prompt that begins as this one."""
+        other = Prompt()
+        other.ids, other.ends = self.ids.copy(), self.ends.copy()
+        return other
+
     @property
     def tokens(self) -> int:
         """Tokens of the whole prompt."""
@@ -67,6 +73,25 @@ class _Node:
         self.children: dict[tuple[Hashable, int], _Node] = {}
         self.pins = 0  # leases that end here, plus one for every pinned child
         self.touched_s = 0.0
+
+
+class Found(NamedTuple):
+    """What a prompt shares with the cache.
+
+    Attributes
+    ----------
+    tokens
+        Leading tokens in whole blocks.
+    loose
+        How many of those blocks nobody holds.
+    node, at
+        Where the match ends.
+    """
+
+    tokens: int
+    loose: int
+    node: _Node
+    at: int
 
 
 class Lease:
@@ -136,16 +161,16 @@ class PrefixCache:
         node, at = self._walk(prompt, self._whole(prompt, limit))
         return self._alive(node, at, now_s) // self.block * self.block
 
-    def probe(self, prompt: Prompt, limit: int) -> tuple[int, int]:
-        """Return what `acquire` would hold: its tokens, and how many of their blocks nobody holds yet."""
+    def probe(self, prompt: Prompt, limit: int | None = None) -> Found:
+        """Return what of a prompt could be held now; ``limit`` as in `match`."""
         node, at = self._walk(prompt, self._whole(prompt, limit))
-        block, loose, end = self.block, 0, at
+        deepest, block, loose, end = node, self.block, 0, at
         while not node.pins:
             loose += end // block - node.start // block
             end = node.start
             assert node.parent is not None
             node = node.parent
-        return at // block * block, loose
+        return Found(at // block * block, loose, deepest, at)
 
     def use(self, prompt: Prompt, now_s: float = 0.0) -> int:
         """Look a prompt up, keep all its whole blocks, evict down to the capacity; return the tokens found before."""
@@ -157,12 +182,11 @@ class PrefixCache:
             self.evict(self.held - self.capacity)
         return hit
 
-    def acquire(self, prompt: Prompt, limit: int | None = None) -> Lease:
-        """Hold what is found of a prompt, for a request that starts to run; ``limit`` as in `match`."""
-        node, at = self._walk(prompt, self._whole(prompt, limit))
-        node = self._cut(node, at)
+    def hold(self, found: Found) -> Lease:
+        """Hold what was just found of a prompt, for a request that starts to run; nothing may happen in between."""
+        node = self._cut(found.node, found.at)
         self._pin(node)
-        return Lease(node, at // self.block * self.block)
+        return Lease(node, found.tokens)
 
     def insert(self, prompt: Prompt, lease: Lease, limit: int | None = None) -> int:
         """Keep the whole blocks of a running request's prompt and hold them; return how many were not there before.

@@ -24,7 +24,7 @@ from policies.output import ErrorKind, FinishReason, Response
 from sim.admission import AdmissionRule
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
-from sim.prefix_cache import Lease, PrefixCache, Prompt
+from sim.prefix_cache import Found, Lease, PrefixCache, Prompt
 from sim.rows import BLOCK
 from sim.steptime import StepTime
 from sim.timeline import Series, Timeline
@@ -426,9 +426,10 @@ class Replica:
             prompts.append((work, tokens))
         while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
             work = waiting[0]
-            blocks, loose = self._needed(work)
+            blocks, loose, found = self._needed(work)
             if self._lacks(blocks + loose + (self._spare if running else 0)):
                 break
+            work.found = 0 if found is None else found.tokens
             tokens = todo = work.prompt + work.generated - work.found
             if todo > budget:
                 if server.chunked_prefill:
@@ -444,8 +445,8 @@ class Replica:
             work.blocks = blocks
             work.todo = todo
             work.past = work.found
-            if work.segments is not None:
-                self._hold(work)
+            if found is not None:
+                self._hold(work, found)
             work.reserved_token_s -= now * (blocks * pool.block_tokens)
             if work.scheduled_s != work.scheduled_s:  # nan: for the first time
                 work.scheduled_s = now
@@ -468,7 +469,9 @@ class Replica:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
         self._log(steps)
-        if self._cache is not None:  # what grew in the run took the oldest blocks before anybody gives some back
+        if (
+            steps > 1 and self._cache is not None
+        ):  # what grew in the run took the oldest blocks before anybody gives some back
             self._reclaim(self._cache, iteration + steps - 1, self._context + self._decoding * (steps - 1))
         self.iterations = iteration = iteration + steps
         self._context += self._decoding * steps
@@ -515,26 +518,25 @@ class Replica:
 
     # ------------------------------------------------------------------ a request's life
 
-    def _needed(self, work: Work) -> tuple[int, int]:
-        """Return the blocks that a waiting request would be charged, and those it would take out of the free ones.
+    def _needed(self, work: Work) -> tuple[int, int, Found | None]:
+        """Return the blocks that a waiting request would be charged, those it would take out of the free ones, and why.
 
         The second are blocks of its beginning that are in the cache and in nobody's use.
         """
         size = self._pool.block_tokens
         blocks = self.server.rule.need(work.prompt, work.max_tokens, work.generated, size)
-        if self._cache is None or work.segments is None:
-            return blocks, 0
+        if work.segments is None or self._cache is None:
+            return blocks, 0, None
         # At least the last token is computed, else there is nothing to generate from.
-        work.found, loose = self._cache.probe(work.segments, work.prompt + work.generated - 1)
-        return blocks - work.found // size, loose
+        found = self._cache.probe(work.segments, work.prompt + work.generated - 1)
+        return blocks - found.tokens // size, found.loose, found
 
-    def _hold(self, work: Work) -> None:
+    def _hold(self, work: Work, found: Found) -> None:
         """Take the found blocks of an admitted request into use."""
         cache = self._cache
         assert cache is not None
-        assert work.segments is not None
         before = cache.pinned
-        work.lease = cache.acquire(work.segments, work.prompt + work.generated - 1)
+        work.lease = cache.hold(found)
         self._pool.held += cache.pinned - before
         if work.scheduled_s != work.scheduled_s:  # nan: for the first time
             work.cached = work.found
@@ -567,7 +569,7 @@ class Replica:
     def _reclaim(self, cache: PrefixCache, iteration: int, context: int) -> None:
         """Evict what the requests of an iteration, with ``context`` tokens decoding in it, have taken."""
         pool, growth = self._pool, self._growth
-        room = pool.blocks - pool.held - cache.evictable
+        room = pool.blocks - pool.held - cache.held + cache.pinned
         if growth is not None:
             size = pool.block_tokens
             if context + self._decoding * (size - 1) <= room * size:  # enough even if every last block were empty

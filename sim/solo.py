@@ -143,6 +143,7 @@ def run_alone(
         first_s = server.prefill_s(tokens - hit, hit)
         more_s = server.decode_s(ask.output_tokens - 1, tokens + 1)
         wait = agent.answered(ask)
+        cache.use(prompt, now_s)  # the answer, which the agent appended, is kept too
         ttft_s.append(first_s)
         prefill_s += first_s
         decode_s += more_s

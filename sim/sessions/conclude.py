@@ -65,9 +65,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "cleared_tokens": Metric("cleared_tokens", "sessions", False, "most tokens cleared in a request, a session"),
     "dropped_tokens": Metric("dropped_tokens", "sessions", False, "most tokens dropped in a request, a session"),
     "summaries": Metric("summaries", "sessions", False, "summaries a session"),
-    "prefill_s": Metric("prefill_s", "sessions", False, "seconds computing prompts, a session"),
-    "ttft_s": Metric("prefill_s", "requests", False, "mean time to first token on an idle server"),
-    "busy_s": Metric("busy_s", "sessions", False, "seconds computing prompts and answers, a session"),
+    "prefill_s": Metric("prefill_s", "sessions", False, "seconds computing prompts, a session alone"),
+    "ttft_s": Metric("ttft_s", "requests", False, "mean time to first token"),
+    "busy_s": Metric("busy_s", "sessions", False, "seconds computing prompts and answers, a session alone"),
     "duration_s": Metric("duration_s", "sessions", False, "seconds from first request to end, waiting included"),
     **{
         f"cost.{name}": Metric(f"cost.{name}", "sessions", False, f"input cost a session, uncached tokens, {name}")

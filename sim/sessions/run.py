@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from policies.context import ContextPolicy, SendAll
-from sim.agent import End
-from sim.hosted_cache import HOSTED_CACHES
+from sim.agent import End, Tally
+from sim.hosted_cache import HOSTED_CACHES, Account
+from sim.replication import server_of
+from sim.sessions.together import Sitting, run_together
 from sim.solo import SessionResult, SoloServer, run_alone
 from sim.study import Study
 from sim.study.tables import Arm
@@ -43,7 +47,9 @@ class Row:
 
 
 def conduct(study: Study, progress: Callable[[], None] = lambda: None) -> dict[str, list[Row]]:
-    """Act out all sessions of all arms, each on an otherwise idle server; ``progress`` is called after every arm.
+    """Act out all sessions of all arms; ``progress`` is called after every arm.
+
+    Sessions share a simulated server if the workload says so; else each has an idle one to itself.
 
     Raises
     ------
@@ -53,10 +59,16 @@ def conduct(study: Study, progress: Callable[[], None] = lambda: None) -> dict[s
     plans = plans_of_study(study)
     rows: dict[str, list[Row]] = {}
     for name, arm in study.arms.items():
-        policy, server = policy_of(arm), server_of(arm)
-        rows[name] = []
-        for plan in plans:
-            rows[name].append(row_of(run_alone(plan, policy, server, list(HOSTED_CACHES.values()))))
+        policy, hosted = policy_of(arm), list(HOSTED_CACHES.values())
+        if arm.workload.together:
+            settled = arm.server.settle()
+            model = "" if settled.model is None else settled.model.name
+            server = dataclasses.replace(server_of(settled), prefix_cache=True)
+            sittings, _ = run_together(plans, policy, arm.policy_output.build(), server, model, hosted)
+            rows[name] = [shared_row(sitting) for sitting in sittings]
+        else:
+            alone = solo_server_of(arm)
+            rows[name] = [solo_row(run_alone(plan, policy, alone, hosted)) for plan in plans]
         progress()
     return rows
 
@@ -89,7 +101,7 @@ def policy_of(arm: Arm) -> ContextPolicy[Any]:
     return policy
 
 
-def server_of(arm: Arm) -> SoloServer:
+def solo_server_of(arm: Arm) -> SoloServer:
     """Return the arm's server for one session at a time; all of its pool may serve as prefix cache."""
     settled = arm.server.settle()
     return SoloServer(
@@ -101,38 +113,66 @@ def server_of(arm: Arm) -> SoloServer:
     )
 
 
-def row_of(result: SessionResult) -> Row:
-    """Return a session's numbers."""
-    tally = result.tally
+def solo_row(result: SessionResult) -> Row:
+    """Return the numbers of a session that had a server to itself."""
+    times = {
+        "prefill_s": result.prefill_s,
+        "busy_s": result.prefill_s + result.decode_s,
+        "ttft_s": result.prefill_s,
+        "duration_s": result.duration_s,
+    }
+    return _row(result.plan, result.end, result.reason, result.tally, result.hit_tokens, times, result.accounts)
+
+
+def shared_row(sitting: Sitting) -> Row:
+    """Return the numbers of a session that shared its server; what it alone cost that server is not known."""
+    agent = sitting.agent
+    assert agent.end is not None
+    times = {
+        "prefill_s": math.nan,
+        "busy_s": math.nan,
+        "ttft_s": sitting.ttft_s,
+        "duration_s": sitting.ended_s - sitting.begun_s,
+    }
+    return _row(agent.plan, agent.end, agent.reason, agent.tally, sitting.hit_tokens, times, sitting.accounts)
+
+
+def _row(
+    plan: Plan,
+    end: End,
+    reason: str,
+    tally: Tally,
+    hit_tokens: int,
+    times: Mapping[str, float],
+    accounts: Sequence[Account],
+) -> Row:
     values: dict[str, float] = {
         "sessions": 1,
-        "finished": result.end is End.FINISHED,
-        "refused_by_policy": result.end is End.REFUSED_BY_POLICY,
-        "refused_by_server": result.end is End.REFUSED_BY_SERVER,
-        "stopped": result.end is End.STOPPED,
+        "finished": end is End.FINISHED,
+        "refused_by_policy": end is End.REFUSED_BY_POLICY,
+        "refused_by_server": end is End.REFUSED_BY_SERVER,
+        "stopped": end is End.STOPPED,
         "requests": tally.requests,
         "prompt_tokens": tally.prompt_tokens,
         "output_tokens": tally.output_tokens,
-        "hit_tokens": result.hit_tokens,
+        "hit_tokens": hit_tokens,
         "rewritten_tokens": tally.rewritten_tokens,
         "reread_tokens": tally.reread_tokens,
         "cleared_tokens": tally.cleared_tokens,
         "dropped_tokens": tally.dropped_tokens,
         "summaries": tally.summaries,
         "over_budget": tally.over_budget,
-        "prefill_s": result.prefill_s,
-        "busy_s": result.prefill_s + result.decode_s,
-        "duration_s": result.duration_s,
+        **times,
     }
     values |= {f"stage{stage}": number for stage, number in enumerate(tally.stages)}
-    values |= {f"cost.{account.cache.name}": account.cost for account in result.accounts}
-    values |= {f"read.{account.cache.name}": account.read for account in result.accounts}
+    values |= {f"cost.{account.cache.name}": account.cost for account in accounts}
+    values |= {f"read.{account.cache.name}": account.read for account in accounts}
     return Row(
-        result.plan.name,
-        result.plan.script,
-        result.plan.name.split("/")[0],
-        result.end,
-        result.reason,
+        plan.name,
+        plan.script,
+        plan.name.split("/")[0],
+        end,
+        reason,
         values,
         tally.largest_prompt,
         tally.largest_estimate,

@@ -19,8 +19,8 @@ COLUMNS = {
     "finished": "finished",
     "hit_rate": "hit rate",
     "rewritten_tokens": "rewritten",
-    "prefill_s": "prefill",
-    "busy_s": "busy",
+    "ttft_s": "TTFT",
+    "duration_s": "duration",
     "cost.anthropic-5min": "Anthropic 5 min",
     "cost.openai": "OpenAI",
     "cost.deepseek": "DeepSeek",
@@ -116,8 +116,8 @@ def plot(conclusion: Conclusion, path: Path) -> None:
     from matplotlib.figure import Figure
 
     shown = {
-        "prefill_s": "prefill",
-        "busy_s": "prefill + decoding",
+        "ttft_s": "time to first token",
+        "duration_s": "session duration",
         "cost.anthropic-5min": "input cost, Anthropic 5 min",
         "cost.deepseek": "input cost, DeepSeek",
     }

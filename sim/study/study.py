@@ -152,7 +152,13 @@ def settled_table(arm: Arm) -> dict[str, Any]:
     server["step_time"] = plain(arm.server.step_table())
     workload = arm.workload
     trace = ("format", "time_scale")
-    unused = ("streams", *trace) if workload.agents else ("streams", "agents") if workload.path else ("agents", *trace)
+    unused = (
+        ("streams", *trace)
+        if workload.agents
+        else ("streams", "agents", "together")
+        if workload.path
+        else ("agents", "together", *trace)
+    )
     for key in unused:
         del table["workload"][key]
     return table

@@ -16,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     PlainValidator,
+    StrictBool,
     StrictStr,
     Tag,
     ValidationError,
@@ -186,6 +187,8 @@ class WorkloadTable(Table):
     """Factor on the trace's arrival times: 0.5 doubles the rate."""
     agents: Annotated[tuple[AgentsTable, ...], BeforeValidator(_is_list)] = ()
     """Whole sessions, closed loop: the next request waits for the answer, the tool and the user."""
+    together: StrictBool = False
+    """Whether the agents' sessions share one simulated server, or each has an idle one to itself."""
 
     def _check(self) -> None:
         names = [stream.name for stream in self.streams]

@@ -20,8 +20,8 @@ OVERRIDE_TAGS = ("name", "kind")
 """The same for ``--set``, which changes one key: another engine keeps the model and the GPU it runs on."""
 
 _EXCLUDES = {
-    "path": ("streams", "agents"),
-    "streams": ("path", "format", "time_scale", "agents"),
+    "path": ("streams", "agents", "together"),
+    "streams": ("path", "format", "time_scale", "agents", "together"),
     "agents": ("path", "format", "time_scale", "streams"),
 }
 """A recorded workload replaces a drawn one and the other way round, and agents replace single calls."""

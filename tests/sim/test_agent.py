@@ -14,6 +14,7 @@ from policies.context import (
     SendAll,
     Summarise,
 )
+from policies.messages import Known
 from policies.tokens import ByScript
 from sim.agent import Agent, End
 from sim.hosted_cache import HOSTED_CACHES, Account
@@ -203,6 +204,21 @@ def test_prompts_are_the_fitted_messages_and_share_what_caches_share(policy, see
         if ask.rewritten_tokens == 0 and before.tokens:
             assert shared == before.tokens
         before = prompt
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@given(sizes_of=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900)), min_size=1, max_size=30))
+def test_empty_messages_do_not_shift_the_prompt(reading, sizes_of):
+    steps = [Step(known(answer), max(answer, 1), known(result)) for answer, result in sizes_of]
+    plan = Plan("p", "s", "h", known(50), known(20), [*steps, Step(known(1), 1)])
+    _, asks = act(plan, Document001(budget=2_000, clear_to=reading))
+    for prompt, ask in asks:
+        assert prompt.tokens == sum(m.tokens(ByScript()) for m in ask.fitted.messages)
+        assert len(set(prompt.ids)) == len(prompt.ids)
+
+
+def known(tokens):
+    return Part(Known(tokens), tokens)
 
 
 def test_a_solo_session_adds_up():

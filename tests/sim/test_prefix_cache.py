@@ -80,7 +80,7 @@ def test_equals_an_engines_block_pool_under_leases(data, block):
             segments = canonical(data.draw(SEGMENTS))
             tokens = spell(segments)
             limit = data.draw(st.sampled_from([len(tokens), max(0, len(tokens) - 1)]))
-            lease, held = cache.acquire(Prompt(segments), limit), naive.acquire(tokens, limit)
+            lease, held = cache.hold(cache.probe(Prompt(segments), limit)), naive.acquire(tokens, limit)
             assert lease.tokens == len(held) * block
             running.append((segments, lease, held))
         elif move == "grow" and running:
@@ -126,7 +126,7 @@ def test_a_growing_prompt_costs_no_new_nodes():
     for turn in range(50):
         if lease:
             cache.release(lease)
-        lease = cache.acquire(prompt, prompt.tokens - 1)
+        lease = cache.hold(cache.probe(prompt, prompt.tokens - 1))
         cache.insert(prompt, lease)
         prompt.append(turn, 30)
     assert len(cache._root.children) == 1
@@ -136,7 +136,7 @@ def test_a_growing_prompt_costs_no_new_nodes():
 
 def test_a_released_lease_holds_nothing():
     cache = PrefixCache(4)
-    lease = cache.acquire(Prompt())
+    lease = cache.hold(cache.probe(Prompt()))
     cache.insert(Prompt([("a", 9)]), lease)
     assert (cache.held, cache.pinned, cache.evict(5)) == (2, 2, 0)
     cache.release(lease)

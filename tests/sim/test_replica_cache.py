@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.output import Progressive
+from policies.output import Adaptive, Progressive
 from sim.admission import Prompt as PromptRule
 from sim.client import Clients
 from sim.clock import Clock, Moment
@@ -199,3 +199,13 @@ def test_a_trace_tells_what_its_prompts_share_and_an_escalation_finds_its_own_pr
     # The second prompt's own 176 tokens are new; the third's are its own, and its escalation finds all but the last.
     assert rows["cached_tokens"].tolist() == [0, 1_024, 0, 992]
     assert rows["prompt_tokens"].tolist() == [1_500, 1_200, 1_000, 1_000]
+
+
+def test_a_call_that_its_policy_refuses_is_recorded() -> None:
+    trace = Trace(arrival_s=np.zeros(1), prompt_tokens=np.array([49_000]), output_tokens=np.array([5]))
+    clock = Clock()
+    server = Server(PromptRule(), Line(base_s=0.01), 100_000, 50_000, 16, 4, 8_192, True)
+    clients = Clients(clock, Replica(clock, server), Adaptive(), "", server.window)
+    clients.run(iter([trace]), math.inf, math.inf)
+    (row,) = clients.requests.all()
+    assert (row["prompt_tokens"], row["cached_tokens"], row["max_tokens"], row["refusal"]) == (49_000, 0, 0, 4)

@@ -42,6 +42,8 @@ class RecordedAgents:
         The first so many sessions of the file; None takes all.
     subagents
         Whether their sub-agents take part, as sessions of their own.
+    every_s
+        Sessions start so far apart, in the order of the file; matters where they share a server.
     name
         What the sessions are called in results.
     """
@@ -49,6 +51,7 @@ class RecordedAgents:
     path: str
     first: int | None = None
     subagents: bool = True
+    every_s: float = 60.0
     name: str = "recorded"
 
     def plans(self, seed: int, replication: int) -> Iterator[Plan]:
@@ -59,10 +62,12 @@ class RecordedAgents:
         workloads.errors.BadInput
             What is wrong with the file.
         """
-        return read_plans(self.path, self.first, self.subagents)
+        return read_plans(self.path, self.first, self.subagents, self.every_s)
 
 
-def read_plans(path: str | Path, first: int | None = None, subagents: bool = True) -> Iterator[Plan]:
+def read_plans(
+    path: str | Path, first: int | None = None, subagents: bool = True, every_s: float = 0.0
+) -> Iterator[Plan]:
     """Yield the sessions of a WEKA file as plans; sub-agents follow their session, as sessions of their own.
 
     Raises
@@ -72,18 +77,18 @@ def read_plans(path: str | Path, first: int | None = None, subagents: bool = Tru
     """
     from workloads.readers.weka import read_sessions  # brings pyarrow: only recorded sessions have to pay for it
 
-    for session in read_sessions(path, first):
-        yield from plans_of(session, subagents)
+    for number, session in enumerate(read_sessions(path, first)):
+        yield from plans_of(session, subagents, number * every_s)
 
 
-def plans_of(session: Session, subagents: bool = True) -> Iterator[Plan]:
+def plans_of(session: Session, subagents: bool = True, start_s: float = 0.0) -> Iterator[Plan]:
     """Yield the plan of a session that sent anything, then those of its sub-agents."""
     head = session.tool_tokens + session.system_tokens
     if session.requests:
-        yield _plan(session.name, "claude-code", session.requests, head, 0.0)
+        yield _plan(session.name, "claude-code", session.requests, head, start_s)
     if subagents:
         for number, agent in enumerate(session.subagents):
-            yield from _agent(f"{session.name}/{number}", agent, 0.0)
+            yield from _agent(f"{session.name}/{number}", agent, start_s)
 
 
 def _agent(name: str, agent: SubAgent, from_s: float) -> Iterator[Plan]:

@@ -29,6 +29,8 @@ class AgentMix:
         Names the random numbers, and the system prompt that all of these sessions share.
     count
         Sessions in a replication.
+    every_s
+        Mean time between the starts of two sessions, exponential; matters where sessions share a server.
     turns
         User messages of a session; 1 is a sub-agent.
     rounds
@@ -52,6 +54,7 @@ class AgentMix:
 
     name: str = "agents"
     count: int = 100
+    every_s: float = 60.0
     turns: int = 1
     rounds: int = 120
     results: Mapping[str, float] = field(default_factory=lambda: {"code": 0.6, "json": 0.2, "logs": 0.2})
@@ -74,6 +77,7 @@ class AgentMix:
     def __post_init__(self) -> None:
         require(
             whole("count", self.count, 1, 10**6),
+            at_least("every_s", self.every_s, 0),
             whole("turns", self.turns, 1, 10**6),
             whole("rounds", self.rounds, 0, 10**6),
             whole("head_tokens", self.head_tokens, 0, 10**8),
@@ -105,10 +109,13 @@ class AgentMix:
 
     def plans(self, seed: int, replication: int) -> Iterator[Plan]:
         """Yield the sessions; each is drawn from its own substream, so their number changes none of them."""
-        for number in range(self.count):
-            yield self._plan(generator(seed, "agents", self.name, replication, number), f"{self.name}-{number}")
+        gaps = generator(seed, "agents", self.name, replication, "starts").standard_exponential(self.count)
+        starts_s = (np.cumsum(gaps) * self.every_s).tolist()
+        for number, start_s in enumerate(starts_s):
+            source = generator(seed, "agents", self.name, replication, number)
+            yield self._plan(source, f"{self.name}-{number}", start_s)
 
-    def _plan(self, source: np.random.Generator, name: str) -> Plan:
+    def _plan(self, source: np.random.Generator, name: str, start_s: float) -> Plan:
         steps = self.turns * (self.rounds + 1)
         answers = _parts(source, steps, self.answers, self.answer_median, self.answer_p99)
         results = _parts(source, steps, self.results, self.result_median, self.result_p99)
@@ -135,7 +142,8 @@ class AgentMix:
             WRITINGS["english"].part_of(self.head_tokens),
             WRITINGS[written].part_of(self.first_tokens),
             plan,
-            patience=patience,
+            start_s,
+            patience,
         )
 
 

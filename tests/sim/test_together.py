@@ -1,0 +1,114 @@
+"""Sessions on one simulated server."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+
+import pytest
+
+from policies.context import Document001, SendAll, Summarise
+from policies.output import Adaptive, Fixed, ModelLimit
+from sim.admission import Prompt as PromptRule
+from sim.agent import End
+from sim.replica import Server
+from sim.sessions.together import run_together
+from sim.solo import SoloServer, run_alone
+from sim.steptime import Line
+from workloads.agents import AgentMix
+
+LINE = Line(base_s=0.01, per_context_token_s=1e-7, per_prompt_token_s=1e-5)
+SERVER = Server(PromptRule(), LINE, 4_000_000, 1_000_000, 16, 64, 8_192, True, prefix_cache=True)
+MIX = AgentMix(count=6, rounds=30, result_median=2_000, result_p99=9_000, every_s=5.0)
+OUTPUT = Fixed(max_tokens=30_000)
+
+
+@pytest.mark.parametrize("policy", [SendAll(), Document001(budget=40_000), Summarise(window=60_000)], ids=repr)
+def test_a_session_alone_on_the_server_is_the_closed_form(policy):
+    (plan,) = dataclasses.replace(MIX, count=1).plans(4, 0)
+    (sitting,), clients = run_together([plan], policy, OUTPUT, SERVER)
+    alone = run_alone(plan, policy, SoloServer(LINE))
+    assert sitting.agent.end is alone.end is End.FINISHED
+    assert sitting.agent.tally == alone.tally
+    # The closed form also keeps an answer's last token, which a server never stores: a block more now and then.
+    assert 0 <= alone.hit_tokens - sitting.hit_tokens <= 16 * alone.tally.requests
+    assert sitting.ttft_s == pytest.approx(alone.prefill_s, rel=0.005)
+    assert sitting.ended_s - sitting.begun_s == pytest.approx(alone.duration_s, rel=0.001)
+    assert len(clients.requests.all()) == alone.tally.requests
+
+
+def test_stepping_is_the_same():
+    plans = list(MIX.plans(2, 0))
+    small = dataclasses.replace(SERVER, kv_tokens=260_000, window=250_000)
+    policy = Document001(budget=60_000)
+    jump, _ = run_together(plans, policy, OUTPUT, small)
+    step, _ = run_together(plans, policy, OUTPUT, small, stepped=True)
+    for one, other in zip(jump, step, strict=True):
+        assert one.agent.tally == other.agent.tally
+        assert one.hit_tokens == other.hit_tokens
+        assert one.ended_s == pytest.approx(other.ended_s, rel=1e-9)
+    assert sum(sitting.hit_tokens for sitting in jump) > 0
+
+
+def test_sessions_share_their_system_prompt():
+    plans = list(dataclasses.replace(MIX, rounds=0, every_s=100.0, head_tokens=16_000).plans(2, 0))
+    sittings, _ = run_together(plans, SendAll(), OUTPUT, SERVER)
+    first, *later = sorted(sittings, key=lambda sitting: sitting.begun_s)
+    assert first.hit_tokens == 0
+    assert {sitting.hit_tokens for sitting in later} == {16_000}
+
+
+def test_truncated_answers_go_on_without_touching_the_sessions_prompt():
+    plans = list(dataclasses.replace(MIX, answer_median=800, answer_p99=3_000).plans(2, 0))
+    whole, _ = run_together(plans, SendAll(), OUTPUT, SERVER)
+    output = Adaptive(first_cap=500, escalated_floor=700)
+    sittings, clients = run_together(plans, SendAll(), output, SERVER)
+    requests = clients.requests.all()
+    assert (requests["attempt"] > 1).any()
+    for one, other in zip(sittings, whole, strict=True):
+        assert one.agent.end is End.FINISHED
+        assert one.agent.tally.prompt_tokens <= other.agent.tally.prompt_tokens  # some answers stay truncated
+    again = requests[requests["attempt"] > 0]
+    assert (again["cached_tokens"] >= again["prompt_tokens"] - 1_000).all()  # an escalation finds its own prompt
+
+
+def test_a_request_beyond_the_window_ends_the_session():
+    plans = list(dataclasses.replace(MIX, count=2).plans(2, 0))
+    small = dataclasses.replace(SERVER, kv_tokens=60_000, window=50_000)
+    sittings, _ = run_together(plans, SendAll(), ModelLimit(), small)
+    for sitting in sittings:
+        assert sitting.agent.end is End.REFUSED_BY_SERVER
+        assert sitting.agent.reason
+        assert sitting.ended_s > 0
+
+
+@pytest.mark.benchmark(group="agents")
+def test_cost_of_a_request(benchmark):
+    """Sessions with both policies and the prefix cache on: in bare SimPy timeouts, against `test_yardstick`."""
+    plans = list(AgentMix(count=20, rounds=100, every_s=120.0).plans(1, 0))
+    gc.disable()
+    try:
+        benchmark.pedantic(
+            lambda: run_together(plans, Document001(budget=200_000), Adaptive(), SERVER), rounds=5, warmup_rounds=1
+        )
+    finally:
+        gc.enable()
+    benchmark.extra_info["requests"] = 20 * 101
+
+
+@pytest.mark.benchmark(group="agents")
+def test_yardstick(benchmark):
+    """As many bare SimPy timeouts as the sessions above make requests."""
+    import simpy
+
+    def run():
+        environment = simpy.Environment()
+
+        def wait():
+            for _ in range(20 * 101):
+                yield environment.timeout(1)
+
+        environment.process(wait())
+        environment.run()
+
+    benchmark(run)
