@@ -265,8 +265,9 @@ class Agent:
         old, before, new = self._shape, self._prompt, fitted.shape
         prompt = Prompt()
         if old.start == new.start == 0:
-            same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further
-            place = self._places[same]
+            same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further,
+            same = min(same, self._built)  # at the latest where the new one goes on: a result may go before it is sent
+            place = self._places[same] if same < self._built else len(before.ids)
             prompt.ids, prompt.ends = before.ids[:place], before.ends[:place]
         else:
             same = 0

@@ -11,6 +11,7 @@ from policies.context import (
     Document001,
     DropHalf,
     LastObservations,
+    MaskToolOutputs,
     SendAll,
     Summarise,
 )
@@ -159,6 +160,7 @@ POLICIES = [
     Document001(budget=8_000, clear_batch=1, clear_to="budget"),
     SendAll(),
     LastObservations(n=3, polling=2),
+    MaskToolOutputs(protect=800, at_least=600),
     DropHalf(window=8_000),
     Summarise(window=8_000, summary_tokens=200),
 ]
