@@ -88,6 +88,22 @@ class _Gathered:
     values: list[Mapping[str, float | None]] = field(default_factory=list)
     waiting: list[np.ndarray] = field(default_factory=list)
     late_s: float = 0.0
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)  # smallest and largest, as Provenance.covers
+
+    def look(self, run: Replication) -> None:
+        """Widen what has been seen by a replication."""
+        served = run.requests[run.requests["refusal"] == 0]
+        if not len(served):
+            return
+        sizes = served["prompt_tokens"] + served["output_tokens"]
+        running = run.series.most_running
+        for axis, values in (
+            ("prompt_tokens", served["prompt_tokens"]),
+            ("request_tokens", sizes),
+            ("running", running),
+        ):
+            low, high = self.seen.get(axis, (math.inf, -math.inf))
+            self.seen[axis] = (min(low, float(values[values > 0].min())), max(high, float(values.max())))
 
 
 def settings_of(study: Study) -> dict[str, Setting]:
@@ -153,6 +169,7 @@ def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -
         gathered[name].values.append(measure(run, window, study.slo))
         gathered[name].waiting.append(_levels(run.series.waiting, settings[name].tick_s))
         gathered[name].late_s = max(gathered[name].late_s, run.end_s - float(run.calls["arrival_s"].max(initial=0.0)))
+        gathered[name].look(run)
         sink(name, number, run)
 
     with _Crew(settings, study.seed, jobs, progress) as crew:
@@ -251,6 +268,9 @@ def _remarks(
             span, late = source.trace.span_s * source.time_scale, gathered[name].late_s
             if late > 0.1 * span:
                 yield f"{name}: a backlog is left: the last call ended {late:,.0f} s after the last arrival"
+    for name, setting in settings.items():
+        outside = setting.server.step_time.provenance.outside(gathered[name].seen)
+        yield from (f"{name}: outside of what was measured: {line}" for line in outside)
     source = next(iter(settings.values())).source
     if isinstance(source, Replay) and source.resample:
         yield from _reuse(source, study.seed, replications)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -269,3 +270,15 @@ def test_replications_go_on_until_the_metric_is_precise(tmp_path: Path) -> None:
             assert interval.half_width is not None
             assert interval.mean is not None
             assert interval.half_width <= 0.2 * interval.mean
+
+
+def test_leaving_the_range_that_was_measured_is_said(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path)).only("adaptive")
+    setting = settings_of(study)["adaptive"]
+    narrow = dataclasses.replace(setting.server.step_time.provenance, covers={"prompt_tokens": (1, 50)})
+    step_time = dataclasses.replace(setting.server.step_time, provenance=narrow)
+    setting = dataclasses.replace(setting, server=dataclasses.replace(setting.server, step_time=step_time))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.experiment.settings_of", lambda _: {"adaptive": setting})
+        results = conduct(study, 1, lambda: None, lambda *_: None)
+    assert any("prompt_tokens of" in warning for warning in results.warnings)
