@@ -71,7 +71,7 @@ def test_names_every_fault_by_line_and_place(tmp_path):
     said = faults(path)
     assert [fault.split(": ")[0] for fault in said] == [":2", ":3", ":4", ":5", ":6", ":7", ":8"]
     assert "is no JSON" in said[0]
-    assert "requests[1].runs: 640 tokens hold 10 whole blocks of 64, the runs 9" in said[1]
+    assert "requests[1].runs: 640 tokens hold 10 whole blocks of 64, not 9" in said[1]
     assert "requests[1].t: must not run backwards" in said[2]
     assert "requests[0].requests[0].in: must be a whole number" in said[3]
     assert "block_size: is missing" in said[4]

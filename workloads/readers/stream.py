@@ -7,7 +7,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -174,19 +174,28 @@ class Chunk:
                 yield number, text
 
 
-def chunks(source: BinaryIO, path: str | Path, size: int = CHUNK) -> Iterator[Chunk]:
+def _read(source: io.BufferedReader, size: int, line: int, held: list[bytes]) -> bytes:
+    """Return what can be had at once, so that what comes before a damaged place is seen before its error is."""
+    try:
+        return source.read1(size)
+    except BadInput as error:
+        here = line + b"".join(held).count(b"\n")
+        raise BadInput(*(replace(fault, line=here) for fault in error.faults)) from None
+
+
+def chunks(source: io.BufferedReader, path: str | Path, size: int = CHUNK) -> Iterator[Chunk]:
     """Yield a text in chunks of whole lines; at most one line of `MAX_LINE` and one chunk are held.
 
     Raises
     ------
     workloads.errors.BadInput
-        If a line is longer than `MAX_LINE`, or the bytes are no text.
+        If a line is longer than `MAX_LINE`, the bytes are no text, or a compressed file is cut or damaged.
     """
     line, held = 1, [source.read(len(BOM))]
     if held == [BOM]:
         held = []
     length = sum(map(len, held))
-    while data := source.read(size):
+    while data := _read(source, size, line, held):
         if b"\0" in data:
             raise BadInput(Fault("is binary data, not text", path, line + b"".join((*held, data)).count(b"\n")))
         cut = data.rfind(b"\n") + 1

@@ -67,7 +67,10 @@ FLAG = Kind(_flag, pa.bool_(), np.bool_, lambda column: True)
 TEXT = Kind(values.text, pa.string(), object, lambda column: max(map(len, column)) <= 200)
 
 
-TIME = Kind(values.timestamp, pa.timestamp("ns"), np.int64, lambda column: column.min() >= 0)
+LAST_NS = values.timestamp(f"{values.LAST_YEAR}-12-31 23:59:59.999999999")
+TIME = Kind(
+    values.timestamp, pa.timestamp("ns"), np.int64, lambda column: column.min() >= 0 and column.max() <= LAST_NS
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from workloads.trace import MAX_TOKENS
 
 MAX_SECONDS = 1e11  # the year 5138 as a Unix time in seconds; above it the unit is milliseconds or smaller
 
+LAST_YEAR = 2200  # nanoseconds since 1970 fill 64 bits in 2262
+
 _WHOLE = re.compile(r"[+]?\d+(?:\.0*)?(?:[eE][+]?\d{1,2})?")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _ISO = re.compile(
@@ -66,6 +68,8 @@ def timestamp(value: object) -> int:
     if not match:
         raise Bad(f"must be a time like 2023-11-16 18:15:46.6805900, got {_short(value)}")
     *date, fraction, zone = match.groups()
+    if not 1970 <= int(date[0]) <= LAST_YEAR:
+        raise Bad(f"must lie in the years 1970 to {LAST_YEAR}, got {_short(value)}")
     try:
         moment = datetime(*map(int, date))  # type: ignore[arg-type]
     except ValueError as error:

@@ -5,7 +5,8 @@ Schema (kv-cache-tester, commit 94f6046, block hashes as runs): one JSON object 
 session's start), ``in`` and ``out`` tokens, ``input_types``, ``output_types``, ``stop``, often ``think_time`` (seconds
 from the answer before to this request) and ``api_time`` (seconds it took), and ``runs``: ``[first block id, blocks]``
 pairs that cover ``floor(in / block_size)`` blocks from the start of the prompt. Ids are local to a session; an id
-stands for its whole prefix, so it determines the id before it. An entry of ``requests`` with ``requests`` of its own is
+stands for its whole prefix, so it determines the id before it. The source's own files hold the ids one by one, as
+``hash_ids``. An entry of ``requests`` with ``requests`` of its own is
 a sub-agent, which starts at its ``t``; its requests count time from there.
 """
 
@@ -194,11 +195,26 @@ def _runs(value: object) -> tuple[list[int], list[int]]:
     return ids, ends
 
 
+def _hashes(value: object) -> tuple[list[int], list[int]]:
+    """Return runs of a plain list of block ids, as the source's own files hold them."""
+    items = _items(value)
+    if not all(type(item) is int and abs(item) < 2**62 for item in items):
+        raise values.Bad("must be a list of whole numbers")
+    return _runs([[item, 1] for item in items])
+
+
+def _scope(value: object) -> str:
+    if value != "local":
+        raise values.Bad(f"must be local: ids that sessions share are not read, got {str(value)[:20]!r}")
+    return "local"
+
+
 def _session(record: Record) -> Session | None:
     name = record.need("id", values.text, "")
     block = record.need("block_size", _block, 1)
     tools = record.get("tool_tokens", values.tokens, 0)
     system = record.get("system_tokens", values.tokens, 0)
+    record.get("hash_id_scope", _scope)
     requests, subagents, fair = _entries(record, block, 1)
     if record.bad or not fair:
         return None
@@ -242,10 +258,11 @@ def _request(record: Record, block: int) -> Request:
     tokens = record.need("in", values.tokens, 0)
     answer = record.need("out", values.tokens, 0)
     nothing: tuple[list[int], list[int]] = ([], [])
-    ids, ends = record.need("runs", _runs, nothing)
+    key, read = ("runs", _runs) if record.has("runs") or not record.has("hash_ids") else ("hash_ids", _hashes)
+    ids, ends = record.need(key, read, nothing)
     blocks = ends[-1] if ends else 0
     if not record.bad and blocks != tokens // block:
-        record.fault("runs", f"{tokens:,} tokens hold {tokens // block:,} whole blocks of {block}, the runs {blocks:,}")
+        record.fault(key, f"{tokens:,} tokens hold {tokens // block:,} whole blocks of {block}, not {blocks:,}")
     return Request(
         start_s,
         tokens,
