@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,6 +43,7 @@ class Folder:
         self.path = path
         if path.exists() and not (path.is_dir() and (not any(path.iterdir()) or (path / "summary.json").exists())):
             raise BadInput(Fault("is there already and holds no results of slotsim; choose another folder", path))
+        self._made = [parent for parent in path.parents if not parent.exists()]  # the innermost first
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -59,6 +61,9 @@ class Folder:
             writer.close()
         if kind is not None:
             shutil.rmtree(self._work)
+            with suppress(OSError):  # somebody else's results have come into it meanwhile
+                for parent in self._made:
+                    parent.rmdir()
             return
         os.chmod(self._work, 0o755)  # noqa: S103 - a folder like any other, mkdtemp makes private ones
         old = self.path.with_name(f"{self._work.name}-old")

@@ -56,6 +56,14 @@ def test_validate_reads_the_trace(slotsim) -> None:
     assert list(Path().iterdir()) == [Path("trace.csv")]
 
 
+def test_a_run_that_fails_leaves_nothing_behind(slotsim) -> None:
+    Path("trace.csv").write_text("")
+    code, out, err = slotsim("compare", "azure-trace", "--set", "workload.path=trace.csv")
+    assert (code, out) == (2, "")
+    assert "trace.csv" in err
+    assert list(Path().iterdir()) == [Path("trace.csv")]
+
+
 def test_init_writes_a_bundled_study_once(slotsim) -> None:
     assert "quickstart" in slotsim("init", "--list")[1]
     assert slotsim("init", "--template", "quickstart", "-o", "mine.toml")[:2] == (0, "mine.toml\n")
