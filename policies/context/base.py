@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 from policies.context.fitted import Fitted, Refused
 from policies.context.fold import Fold
 from policies.messages import History, Message, Text, tool_result, user
-from policies.tokens import ByScript, CharsPerFour, Estimator
+from policies.tokens import Estimator, estimator_named, estimator_names
 
 F = TypeVar("F", bound=Fold)
 
-ESTIMATORS: dict[str, Estimator] = {estimator.name: estimator for estimator in (ByScript(), CharsPerFour())}
+ESTIMATORS: dict[str, Estimator] = {name: estimator_named(name) for name in estimator_names()}
 """Estimators that a study names; a program may pass any other object."""
 
 

@@ -196,29 +196,30 @@ class Table:
         if (len(self.pairs), len(self.classes), len(self.alone)) != (PAIRS, len(CLASSES), len(KINDS)):
             raise ValueError(f"{self.name}: a table has {PAIRS} pairs, {len(CLASSES)} classes and {len(KINDS)} kinds")
 
-    def tokens(self, weight: int, size: int) -> int:
-        """Return the tokens of a summed weight, for a text of ``size`` bytes."""
+    def tokens(self, weight: int, text: str) -> int:
+        """Return the tokens of a text's summed weight."""
         tokens = -(-weight // UNIT)
-        return min(tokens, size) if self.capped else tokens
+        if tokens > len(text) and self.capped:  # only then can the bytes, at least one a character, be fewer
+            return min(tokens, len(text.encode("utf-8", "surrogatepass")))
+        return tokens
 
     def estimate(self, text: str) -> int:
         """Return the tokens of a text, rounded up."""
-        weight = size = 0
-        before = AT_START
+        weight, before = 0, AT_START
         for piece, utf8, leads in pieces(text):
             codes, before = pair_codes(leads, before)
             weight += byte_sum(codes.translate(self.pairs))
-            size += len(utf8)
             if len(utf8) != len(piece):
                 weight += sum(self.classes[number] * count for number, count in beyond_ascii(piece, utf8))
-        return self.tokens(weight, size)
+        return self.tokens(weight, text)
 
     def estimate_counts(self, counts: Counts) -> int:
         """Return the tokens of class counts, rounded up; what the pairs do not cover weighs as if alone."""
         weight = sum(map(int.__mul__, counts.pairs, self.pairs)) + sum(map(int.__mul__, counts.classes, self.classes))
         for number, characters in enumerate(_by_kind(counts)):
             weight += self.alone[number] * max(0, characters - sum(counts.pairs[number::32]))
-        return self.tokens(weight, counts.bytes)
+        tokens = -(-weight // UNIT)
+        return min(tokens, counts.bytes) if self.capped else tokens
 
 
 _TWO_BYTE_LATIN: Final = frozenset({"latin-sign", "latin-capital", "latin-accented", "latin-extended", "latin-rare"})

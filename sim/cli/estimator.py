@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sim.estimator.evaluate import Evaluation
-    from workloads.tokens.corpora import Chunk
 
 app = typer.Typer(no_args_is_help=True, help="Regression-test token estimators against real tokenizers.")
 
@@ -180,19 +179,21 @@ def _evaluation(corpus: Sequence[Path] | None, estimator: str, tokenizers: str, 
         faults.append(Fault(f"must be {' or '.join(BY)}, is {by!r}{did_you_mean(by, BY)}", key="--by"))
     if not _listed(tokenizers):
         faults.append(Fault("names no tokenizer", key="--tokenizers"))
-    chunks: list[Chunk] = []
-    for load in (
-        lambda: load_estimator(estimator),
-        lambda: load_all(_listed(tokenizers)),
-        lambda: chunks.extend(read_corpus(_corpora(corpus), size)),
-    ):
-        try:
-            load()
-        except BadInput as error:
-            faults += error.faults
+    try:
+        measured = load_estimator(estimator)
+    except BadInput as error:
+        faults += error.faults
+    try:
+        against = load_all(_listed(tokenizers))
+    except BadInput as error:
+        faults += error.faults
+    try:
+        chunks = read_corpus(_corpora(corpus), size)
+    except BadInput as error:
+        faults += error.faults
     if faults:
         raise BadInput(*faults)
-    return evaluate(load_estimator(estimator), chunks, load_all(_listed(tokenizers)), by)
+    return evaluate(measured, chunks, against, by)
 
 
 def _say(line: str) -> None:

@@ -252,7 +252,7 @@ def evaluate(
             density = lengths[members].sum() / count[members].sum()
             rows.append(_row((group, _commonest(scripts[members]), name), errors[group, name], density, interval))
     every = (estimates - counts[MAX]) / counts[MAX]
-    under, mean = _resampled([errors[group, MAX] for group in sorted(set(groups.tolist()))])
+    under, mean = resampled([errors[group, MAX] for group in sorted(set(groups.tolist()))])
     overall = _row(("all", _commonest(scripts), MAX), every, lengths.sum() / counts[MAX].sum(), under)
     names = tuple(tokenizer.name for tokenizer in tokenizers)
     return Evaluation(estimator.name, names, tuple(rows), overall, mean, speeds, errors)
@@ -292,14 +292,23 @@ def _binomial(errors: NDArray[np.float64]) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _resampled(classes: Sequence[NDArray[np.float64]]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the intervals of the share under-estimated and of the mean error, from resampling classes."""
+def resampled(classes: Sequence[NDArray[np.float64]]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the intervals of the share under-estimated and of the mean error, from resampling whole classes.
+
+    Where no chunk or every chunk is under-estimated resampling has nothing to say; then the share's far bound is
+    Clopper and Pearson's over the classes, as if the chunks of a class stood or fell together.
+    """
     chunks = np.array([len(errors) for errors in classes])
     under = np.array([(errors < 0).sum() for errors in classes])
     total = np.array([errors.sum() for errors in classes])
     drawn = np.random.default_rng(20261130).integers(len(classes), size=(_RESAMPLES, len(classes)))
     of = chunks[drawn].sum(axis=1)
     edges = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    share = np.quantile(under[drawn].sum(axis=1) / of, edges)
+    low, high = np.quantile(under[drawn].sum(axis=1) / of, edges)
+    far = 1 - edges[0] ** (1 / len(classes))
+    if under.sum() == 0:
+        high = far
+    if under.sum() == chunks.sum():
+        low = 1 - far
     mean = np.quantile(total[drawn].sum(axis=1) / of, edges)
-    return (float(share[0]), float(share[1])), (float(mean[0]), float(mean[1]))
+    return (float(low), float(high)), (float(mean[0]), float(mean[1]))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.estimator.evaluate import resampled
 from workloads.errors import BadInput, Fault, did_you_mean
 from workloads.tokenizers import TOKENIZERS, load_all, missing
 from workloads.tokens.corpora import read_corpus
@@ -126,10 +127,13 @@ def summary(sample: Sample, name: str, estimates: NDArray[np.int64]) -> dict[str
     labels = np.array(sample.labels())[ordinary]
     share = {label: float((errors[labels == label] < 0).mean()) for label in sorted(set(labels.tolist()))}
     worst = max(share, key=lambda label: share[label])
+    under, mean = resampled([errors[labels == label] for label in share])
     return {
         "chunks": len(errors),
         "under_share": float((errors < 0).mean()),
+        "under_interval": list(under),
         "mean_error": float(errors.mean()),
+        "mean_interval": list(mean),
         "worst_error": float(errors.min()),
         "worst_class": worst,
         "worst_class_under": share[worst],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -26,6 +26,10 @@ def _console() -> Console:
 
 def _cell(text: str, broken: bool) -> str:
     return f"[bold red]{text}[/]" if broken else text
+
+
+def _interval(bounds: Sequence[float], form: str) -> str:
+    return " to ".join(format(100 * bound, form) for bound in bounds)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -70,7 +74,7 @@ def print_validation(report: Mapping[str, Any]) -> None:
     table = Table(title="two-way cross-validation, ordinary classes (%)", title_justify="left")
     for name in ("profile", "folds"):
         table.add_column(name, no_wrap=True)
-    for name in ("margins", "chunks", "under", "mean", "worst", "worst class"):
+    for name in ("margins", "chunks", "under", "95 %", "mean", "95 %", "worst", "worst class"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in report["validation"]:
         table.add_row(
@@ -79,7 +83,9 @@ def print_validation(report: Mapping[str, Any]) -> None:
             line["margins"],
             str(line["chunks"]),
             _cell(f"{100 * line['under_share']:.2f}", line["under_share"] > UNDER_ALLOWED),
+            _interval(line["under_interval"], ".1f"),
             _cell(f"{100 * line['mean_error']:+.1f}", line["mean_error"] > MEAN_ALLOWED),
+            _interval(line["mean_interval"], "+.1f"),
             _cell(f"{100 * line['worst_error']:+.1f}", line["worst_error"] < WORST_ALLOWED),
             f"{100 * line['worst_class_under']:.0f} {line['worst_class']}",
         )

@@ -15,7 +15,7 @@ from policies.tokens.counts import KINDS
 from policies.tokens.estimators import UNIT
 from workloads.tokenizers import TOKENIZERS, load_all, missing
 from workloads.tokens.corpora import Chunk, own_corpus, read_corpus
-from workloads.tokens.fitting import BOUNDS, Margins, Recipe, decomposed, features, fit, table
+from workloads.tokens.fitting import BOUNDS, Margins, Recipe, decomposed, features, fit, table, unspaced
 from workloads.tokens.profiles import PROFILES, by_half, by_source, cross_validate, fitted, joined, measure, subset
 
 RNG = np.random.default_rng(5)
@@ -79,6 +79,15 @@ def test_decomposed_copies_are_stress_of_the_same_place() -> None:
     (copy,) = decomposed(chunks)
     assert (copy.label, copy.source, copy.place, copy.stress) == ("h_nfd_hang_ko", 1, (3, 7), True)
     assert len(copy.text) > len("한국어")
+
+
+def test_unspaced_copies_are_of_three_byte_scripts_only() -> None:
+    chunks = [
+        Chunk("khmr_km", "ភាសា\u200bខ្មែរ ភាសា"),
+        Chunk("lat_en", "plain words here"),
+        Chunk("hans_zh", "没有空格"),
+    ]
+    assert [(copy.label, copy.text) for copy in unspaced(chunks)] == [("h_unspaced_khmr_km", "ភាសាខ្មែរភាសា")]
 
 
 def test_folds_split_sources_and_halves() -> None:

@@ -10,6 +10,7 @@ random parts of the text and the weights are the mean: a single solution leans o
 from __future__ import annotations
 
 import dataclasses
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from policies.tokens import Counts, Table
+from policies.tokens import Counts, Table, count_classes
 from policies.tokens.classes import ASCII_CLASSES, BYTES, CLASSES, FAR, OTHER
 from policies.tokens.counts import BEFORE, KINDS, PAIRS
 from policies.tokens.estimators import UNIT
@@ -114,11 +115,34 @@ def features(counts: Sequence[Counts]) -> Floats:
 def decomposed(chunks: Iterable[Chunk]) -> list[Chunk]:
     """Return stress copies in NFD of the chunks that it changes: what conjoining jamo and loose marks cost."""
     copies = ((chunk, unicodedata.normalize("NFD", chunk.text)) for chunk in chunks)
-    return [
-        dataclasses.replace(chunk, label=f"{STRESS}nfd_{chunk.label}", text=text)
-        for chunk, text in copies
-        if 20 * len(text) > 21 * len(chunk.text)
-    ]
+    return [_copy(chunk, "nfd", text) for chunk, text in copies if 20 * len(text) > 21 * len(chunk.text)]
+
+
+_BLANKS: Final = re.compile(r"[\s\u200b\u200c]+")
+
+
+def unspaced(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return stress copies without blanks of the chunks in scripts that need none between words.
+
+    Thai, Khmer, Burmese, Chinese... come with blanks, with invisible ones, or with none; without such copies the
+    program charges the blanks for what the letters cost wherever all its text has them.
+    """
+    copies = ((chunk, _BLANKS.sub("", chunk.text)) for chunk in chunks if 2 * _unparted(chunk.text) > len(chunk.text))
+    return [_copy(chunk, "unspaced", text) for chunk, text in copies if 50 * len(text) < 49 * len(chunk.text)]
+
+
+_UNPARTED: Final = frozenset(
+    {"thai", "lao", "tibetan", "myanmar", "khmer", "han", "hiragana", "kana", "katakana", "cjk-punctuation"}
+)
+
+
+def _unparted(text: str) -> int:
+    classes = count_classes(text).classes
+    return sum(count for name, count in zip(CLASSES, classes, strict=True) if name in _UNPARTED)
+
+
+def _copy(chunk: Chunk, kind: str, text: str) -> Chunk:
+    return dataclasses.replace(chunk, label=f"{STRESS}{kind}_{chunk.label}", text=text)
 
 
 def _solve(matrix: Floats, tokens: Floats, weights: Floats, tau: float, lower: Floats) -> Floats:
