@@ -22,7 +22,6 @@ CAPS = (8_000, 32_000)
 
 def plot_recording(recording: Recording, folder: Path) -> list[Path]:
     """Draw a recording into a folder; return its files, ``lengths.png`` and with known times ``arrivals.png``."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [_lengths(recording, folder / "lengths.png")]
     if recording.has_times and recording.trace.span_s > 0:
         paths.append(_arrivals(recording, folder / "arrivals.png"))
@@ -88,7 +87,6 @@ def plot_fit(name: str, report: Report, folder: Path) -> Path:
     """Draw recorded lengths against the best laws into ``fit-NAME.png``: shares above, and quantiles."""
     from workloads.fit import kaplan_meier
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"fit-{''.join(c if c.isalnum() else '-' for c in name)}.png"
     lengths, survival = kaplan_meier(report.sample)
     figure = Figure(figsize=(8.6, 4.0), layout="constrained")

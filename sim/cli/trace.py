@@ -52,6 +52,7 @@ def describe(
     recording = read_recording(file, format, skip_bad)
     summary = described(recording)
     if output is not None:
+        _make(output)
         from sim.trace_plots import plot_recording
 
         summary["plots"] = [str(path) for path in plot_recording(recording, output)]
@@ -156,6 +157,7 @@ def fit(
         "groups": {name: report.summary(CAPS) for name, report in reports.items()},
     }
     if output is not None:
+        _make(output)
         from sim.trace_plots import plot_fit
 
         summary["plots"] = [str(plot_fit(name, report, output)) for name, report in reports.items()]
@@ -187,9 +189,9 @@ def fit_sessions(
     outcome = judge(sessions, halves, seed, source=f"{len(sessions)} sessions of {file.name}")
     summary = outcome.summary()
     if output is not None:
+        _make(output)
         from sim.trace_plots import plot_sessions
 
-        output.mkdir(parents=True, exist_ok=True)
         law = output / "law.json"
         law.write_text(json.dumps(outcome.law.to_plain(), indent=1) + "\n")
         (output / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n")
@@ -210,6 +212,15 @@ def fit_sessions(
         print(path)
 
 
+def _make(folder: Path) -> None:
+    from workloads.errors import BadInput, Fault
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(Fault(f"cannot be made: {error.strerror}", folder, key="--output")) from None
+
+
 def _print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
@@ -226,6 +237,9 @@ def _print(*tables: Table) -> None:
     if not console.is_terminal:
         console.width = WIDE
     for table in tables:
+        if table.title:  # on a line of its own, because rich breaks a title at the width of its table
+            console.print(table.title, style="italic", markup=False, highlight=False, soft_wrap=True)
+            table.title = None
         console.print(table)
 
 
@@ -233,7 +247,7 @@ def _table(title: str, *columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as RichTable
 
-    table = RichTable(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False)
+    table = RichTable(title=title, box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False)
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
     return table
@@ -295,7 +309,7 @@ def _groups(summary: dict[str, Any]) -> list[Table]:
             table = _table(f"by {column}", column, "share", "prompt p50", "p99", "answer p50", "p99")
             for name, group in groups.items():
                 cells = [
-                    "-" if group[key] is None else f"{group[key][level]:,}"
+                    "-" if group[key] is None else f"{group[key][level]:,.0f}"
                     for key in ("prompt_tokens", "output_tokens")
                     for level in ("p50", "p99")
                 ]

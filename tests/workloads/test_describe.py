@@ -131,6 +131,13 @@ def test_the_command_prints_only_json(tmp_path) -> None:
     found = json.loads(done.stdout)
     assert found["output_tokens"]["share_above"]["8000"] == 0.5
     assert sorted(file.name for file in (tmp_path / "plots").iterdir()) == ["arrivals.png", "lengths.png"]
+    shown = subprocess.run(command[:-3], capture_output=True, text=True, check=True).stdout
+    for part in ("requests", "answers longer than", "8,000    50.000%", "fails      99 % of answers"):
+        assert part in shown
+    nowhere = subprocess.run([*command[:-1], str(path / "under-a-file")], capture_output=True, text=True, check=False)
+    assert nowhere.returncode == 2
+    assert "cannot be made" in nowhere.stderr
+    assert "Traceback" not in nowhere.stderr
     path.write_text("arrival_s,prompt_tokens,output_tokens\n0,5,x\n")
     failed = subprocess.run(command[:-2], capture_output=True, text=True, check=False)
     assert failed.returncode == 2
