@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from policies.tokens import Count
 from workloads.errors import BadInput, Fault, did_you_mean
 
 Ranks = dict[bytes, int]
@@ -166,6 +167,10 @@ class Tokenizer:
     def count(self, text: str) -> int:
         """Return the tokens of one text."""
         return self.count_many([text])[0]
+
+    def counted(self, text: str) -> Count:
+        """Return the tokens of one text as a count that says it is exact."""
+        return Count(self.count(text), "exact", self.name)
 
 
 def _folder(package: str) -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.tokens import Count
 from workloads import tokenizers
 from workloads.errors import BadInput
 from workloads.tokenizers import TOKENIZERS, load, load_all, missing
@@ -36,6 +37,7 @@ def test_loads_offline_and_counts_within_the_bytes(name: str) -> None:
     tokenizer = loaded(name)
     assert 20 < tokenizer.count(SAMPLE) <= len(SAMPLE.encode())
     assert tokenizer.count("") == 0
+    assert tokenizer.counted("a") == Count(1, "exact", name)
     assert tokenizer.count_many(["a", "b", SAMPLE]) == [1, 1, tokenizer.count(SAMPLE)]
 
 
