@@ -1,51 +1,109 @@
-"""Admission rules: how much of the KV pool a server charges for a request, and whether that grows.
+"""Admission rules: how much of the KV pool a server charges for a request, whether that grows, who gets in when.
 
 A rule sees the prompt, ``max_tokens`` and what has been generated so far. How long the answer is going to be it cannot
-see: the engine keeps that to itself and uses it only to end the response.
+see: the engine keeps that to itself and uses it only to end the response. Rules that are told are marked as such: they
+are bounds that no server reaches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 
-class AdmissionRule(Protocol):
+class AdmissionRule:
     """What the scheduler asks of a rule. All sizes are in blocks of ``block_tokens`` tokens."""
 
+    __slots__ = ()
     name: ClassVar[str]
-    grows: ClassVar[bool]
-    """Whether a request's share grows with its context; if not, it is charged once, until it leaves."""
+    grows: ClassVar[bool] = False
+    """Whether a request's share grows with its context; if not, it is charged once, until it leaves the batch."""
+    closed: ClassVar[bool] = False
+    """Whether nobody enters while anybody is in the batch."""
+    piecewise: ClassVar[bool] = False
+    """Whether a prompt that is computed in pieces is charged piece by piece."""
+    stay: ClassVar[int | None] = None
+    """Tokens after which a request that goes on leaves the batch and queues again at the tail; None: it stays."""
+    knows: ClassVar[bool] = False
+    """Whether the rule is told how long the answer is going to be."""
 
     def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
         """Return the blocks charged on admission to a request that has ``generated`` tokens from an earlier stay."""
+        raise NotImplementedError
 
     def spare(self, pool_blocks: int) -> int:
-        """Return the blocks that must stay free after an admission while others run."""
+        """Return the blocks that must stay free after an admission while others run; 0 unless a rule says more."""
+        return 0
+
+    def told(self, true_tokens: int, max_tokens: int) -> int:
+        """Return what a rule that knows takes for ``max_tokens``; never called on others."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class Full(AdmissionRule):
     """Charge prompt + ``max_tokens`` until the request leaves: it can never be evicted.
 
     TensorRT-LLM's ``GUARANTEED_NO_EVICT`` (its default): ``ceil((P + M) / b)`` blocks; also Orca and TGI up to 3.0.
     """
 
     name: ClassVar[str] = "full"
-    grows: ClassVar[bool] = False
 
     def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
         """Return ``ceil((prompt + max_tokens) / block_tokens)``."""
         return -(-(prompt + max_tokens) // block_tokens)
 
-    def spare(self, pool_blocks: int) -> int:
-        """Return 0: what is charged is all that will ever be needed."""
-        return 0
+
+@dataclass(frozen=True, slots=True)
+class Batch(Full):
+    """Charge as ``full``, and let nobody in until the whole batch has left.
+
+    TensorRT-LLM's ``STATIC_BATCH`` (capacityScheduler.cpp): pending requests are looked at only when nothing runs.
+    """
+
+    name: ClassVar[str] = "batch"
+    closed: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Chunked(AdmissionRule):
+    """Charge prompt + at most 1,024 tokens of answer; who wants more queues again at the tail, all of it recomputed.
+
+    TGI since December 2024 (pull request 2803): ``ceil((P + min(M, 1024)) / b)``, ``DEFAULT_GENERATION_LENGTH`` in
+    router/src/validation.rs; a request cut by it re-enters the queue with its text so far (router/src/infer/mod.rs).
+    """
+
+    name: ClassVar[str] = "chunked"
+    stay: ClassVar[int] = 1_024
+
+    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
+        """Return ``ceil((prompt + generated + min(max_tokens - generated, 1024)) / block_tokens)``."""
+        return -(-(prompt + min(max_tokens, generated + self.stay)) // block_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots(AdmissionRule):
+    """Charge one slot of the whole window, whatever is asked for: the pool holds so many requests and no more.
+
+    llama.cpp's and Ollama's ``n_ctx / n_parallel`` (not the unified cache), FasterTransformer's ``session_len``.
+
+    Attributes
+    ----------
+    window
+        Tokens of a slot.
+    """
+
+    name: ClassVar[str] = "slots"
+    window: int
+
+    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
+        """Return ``ceil(window / block_tokens)``."""
+        return -(-self.window // block_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(AdmissionRule):
     """Charge what is to be computed now; grow block by block; preempt the last one in when the pool runs out.
 
     vLLM V1 with ``scheduler_reserve_full_isl`` (its default); ``max_tokens`` is only a stop condition there.
@@ -69,5 +127,54 @@ class Prompt:
         return int(self.watermark * pool_blocks)
 
 
-RULES: Mapping[str, type[AdmissionRule]] = {rule.name: rule for rule in (Full, Prompt)}
+@dataclass(frozen=True, slots=True)
+class OneStep(AdmissionRule):
+    """Charge what the next step stores, a prompt piece by piece; pause the last one in when the pool runs out.
+
+    TensorRT-LLM's ``MAX_UTILIZATION`` (capacityScheduler.cpp): blocks for one step; the request that started last is
+    paused, its blocks freed, and it is recomputed later.
+    """
+
+    name: ClassVar[str] = "onestep"
+    grows: ClassVar[bool] = True
+    piecewise: ClassVar[bool] = True
+
+    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
+        """Return ``ceil((prompt + generated) / block_tokens)``, of the tokens that the step stores."""
+        return -(-(prompt + generated) // block_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle(Full):
+    """Charge prompt + what the answer is going to take: the bound that nobody can beat without growing.
+
+    Orca (Oracle) of the vLLM paper (SOSP 2023, section 6.1).
+    """
+
+    name: ClassVar[str] = "oracle"
+    knows: ClassVar[bool] = True
+
+    def told(self, true_tokens: int, max_tokens: int) -> int:
+        """Return the tokens that the answer is going to have."""
+        return min(true_tokens, max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOfTwo(Full):
+    """Charge prompt + the answer's length rounded up to a power of two: a guess that is never off by more than twice.
+
+    Orca (Pow2) of the vLLM paper (SOSP 2023, section 6.1).
+    """
+
+    name: ClassVar[str] = "power-of-two"
+    knows: ClassVar[bool] = True
+
+    def told(self, true_tokens: int, max_tokens: int) -> int:
+        """Return the least power of two that holds the answer, at most ``max_tokens``."""
+        return min(1 << (true_tokens - 1).bit_length(), max_tokens)
+
+
+RULES: Mapping[str, type[AdmissionRule]] = {
+    rule.name: rule for rule in (Full, Prompt, Chunked, OneStep, Slots, Batch, Oracle, PowerOfTwo)
+}
 """Every rule by the name that studies use."""

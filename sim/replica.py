@@ -93,6 +93,8 @@ class Work:
         Counts the requests of a replica.
     prompt, max_tokens
         As the client sent them, tokens.
+    limit
+        What the admission rule takes for ``max_tokens``: the same, unless it is marked as one that knows more.
     generated
         Tokens made up to the last time it entered the batch of decoding requests, or left it.
     preemptions
@@ -123,6 +125,7 @@ class Work:
         "generated",
         "last_token_s",
         "lease",
+        "limit",
         "max_tokens",
         "number",
         "past",
@@ -149,7 +152,7 @@ class Work:
     def __init__(self, number: int, prompt: int, max_tokens: int, now: float, segments: Prompt | None) -> None:
         self.number = number
         self.prompt = prompt
-        self.max_tokens = max_tokens
+        self.max_tokens = self.limit = max_tokens
         self.submitted_s = now
         self.segments = segments
         self.lease: Lease | None = None  # its hold on shared blocks
@@ -213,6 +216,7 @@ class Replica:
         "_idle",
         "_longest",
         "_partial",
+        "_piecewise",
         "_pool",
         "_prompts",
         "_running",
@@ -221,6 +225,7 @@ class Replica:
         "_slope",
         "_spare",
         "_started_s",
+        "_stay",
         "_steps",
         "_submitted",
         "_waiting",
@@ -244,8 +249,11 @@ class Replica:
         self._pool = Pool(server.kv_tokens, server.block_tokens)
         self._cache = PrefixCache(server.block_tokens) if server.prefix_cache else None
         self._growth = Growth(server.block_tokens) if server.rule.grows else None
-        self._certain = self._pool.blocks * server.block_tokens  # what is not larger fits an empty pool
+        least = server.rule.need(1, 1, 0, server.block_tokens)
+        self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
+        self._stay = server.rule.stay
+        self._piecewise = server.rule.piecewise and server.chunked_prefill
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
         self._submitted = 0
         self._cut: dict[int, Response] = {}  # responses are values: equal ones are shared
@@ -296,11 +304,13 @@ class Replica:
         now = self.clock.now
         self._submitted = number = self._submitted + 1
         work = Work(number, prompt, max_tokens, now, None if self._cache is None else segments)
+        if server.rule.knows:
+            work.limit = server.rule.told(true_tokens, max_tokens)
         if prompt + max_tokens > server.window:
             self._refuse(work, BEYOND_WINDOW, answer)
         elif (
-            prompt + max_tokens > self._certain
-            and server.rule.need(prompt, max_tokens, max_tokens - 1, server.block_tokens) > self._pool.blocks
+            prompt + max_tokens > self._certain  # what is not larger fits an empty pool
+            and server.rule.need(prompt, work.limit, work.limit - 1, server.block_tokens) > self._pool.blocks
         ):
             self._refuse(work, BEYOND_POOL, answer)
         else:
@@ -373,17 +383,24 @@ class Replica:
         preempted = growth is not None and self._lacks(0)
         if preempted:
             self._make_room(now)
+        if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
+            self._preempt(now)
+            preempted = True
         if self._cache is not None:
             self._reclaim(self._cache, self.iterations, self._context)
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
         decoding, context = self._decoding, self._context
-        steps = self._longest
+        # Who was preempted may enter at the very next look, without a completion: a first piece needs little room, and
+        # a beginning that others share or the cache still holds needs none.
+        again = preempted and (self._piecewise or self._cache is not None)
+        steps = 1 if again else self._longest
         if prompts:
             chunks = [(tokens, work.past) for work, tokens in prompts]
             base, slope, valid = self._segment(decoding, context, chunks)
             work, tokens = prompts[0]
             # Equal pieces of one prompt that fill the budget: nobody else enters before it is computed.
-            alike = work.todo // tokens if self._budget <= 0 and len(prompts) == 1 else 1
+            alone = self._budget <= 0 and len(prompts) == 1 and not self._piecewise
+            alike = work.todo // tokens if alone else 1
             if alike < steps:
                 steps = alike
         elif decoding:
@@ -424,9 +441,10 @@ class Replica:
             tokens = min(work.todo, budget)
             budget -= tokens
             prompts.append((work, tokens))
+        open_ = open_ and not (server.rule.closed and running)
         while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
             work = waiting[0]
-            blocks, loose, found = self._needed(work)
+            blocks, loose, found = self._needed(work, budget)
             if self._lacks(blocks + loose + (self._spare if running else 0)):
                 break
             work.found = 0 if found is None else found.tokens
@@ -460,8 +478,18 @@ class Replica:
         return prompts
 
     def _turn_away(self, most: int) -> None:
-        """Refuse the newest of those who wait beyond ``most``; a client that sends again at once waits for the next."""
-        refused = [self._waiting.pop() for _ in range(len(self._waiting) - most)]
+        """Refuse the newest of those who wait beyond ``most``, but nobody who has been in the batch before.
+
+        A client that sends again at once waits for the next look.
+        """
+        waiting = self._waiting
+        excess = len(waiting) - most
+        refused: list[Work] = []
+        kept: list[Work] = []
+        while len(refused) < excess and waiting:
+            work = waiting.pop()
+            (kept if work.scheduled_s == work.scheduled_s else refused).append(work)  # not nan: it has been
+        waiting.extend(reversed(kept))
         for work in refused:
             self._refuse(work, QUEUE_FULL, self._sealed.pop(work.number)[1])
 
@@ -481,8 +509,11 @@ class Replica:
             _, entry, work = heappop(ends)
             if entry == work.entry:
                 self._leave(work, now)
-                self._respond(work, now)
-                self._let_go(work)
+                if self._stay is not None and work.generated < min(self._sealed[work.number][0], work.max_tokens):
+                    self._requeue(work, now)
+                else:
+                    self._respond(work, now)
+                    self._let_go(work)
         for work, tokens in self._prompts:
             work.past += tokens * steps
             work.todo -= tokens * steps
@@ -518,18 +549,46 @@ class Replica:
 
     # ------------------------------------------------------------------ a request's life
 
-    def _needed(self, work: Work) -> tuple[int, int, Found | None]:
+    def _needed(self, work: Work, budget: int) -> tuple[int, int, Found | None]:
         """Return the blocks that a waiting request would be charged, those it would take out of the free ones, and why.
 
-        The second are blocks of its beginning that are in the cache and in nobody's use.
+        The second are blocks of its beginning that are in the cache and in nobody's use. ``budget`` are the tokens that
+        the next iteration has left for its prompt.
         """
         size = self._pool.block_tokens
-        blocks = self.server.rule.need(work.prompt, work.max_tokens, work.generated, size)
-        if work.segments is None or self._cache is None:
-            return blocks, 0, None
-        # At least the last token is computed, else there is nothing to generate from.
-        found = self._cache.probe(work.segments, work.prompt + work.generated - 1)
-        return blocks - found.tokens // size, found.loose, found
+        found = None
+        kept = loose = 0
+        if work.segments is not None and self._cache is not None:
+            # At least the last token is computed, else there is nothing to generate from.
+            found = self._cache.probe(work.segments, work.prompt + work.generated - 1)
+            kept, loose = found.tokens, found.loose
+        if self._piecewise:
+            piece = min(work.prompt + work.generated, kept + budget)
+            blocks = self.server.rule.need(piece, work.limit, 0, size)
+        else:
+            blocks = self.server.rule.need(work.prompt, work.limit, work.generated, size)
+        return blocks - kept // size, loose, found
+
+    def _extend(self, work: Work, now: float) -> bool:
+        """Charge the next piece of a prompt; return whether the pool had the blocks."""
+        pool, size = self._pool, self._pool.block_tokens
+        tokens = min(work.todo, self.server.max_num_batched_tokens - self._decoding)
+        whole = self.server.rule.need(work.past + tokens, work.limit, 0, size)
+        more = whole - work.found // size - work.blocks
+        if self._lacks(more):
+            return False
+        pool.held += more
+        work.blocks += more
+        work.reserved_token_s -= now * (more * size)
+        return True
+
+    def _requeue(self, work: Work, now: float) -> None:
+        """Put a request whose stay is over to the tail of the queue; its answer so far is recomputed."""
+        work.last_token_s = now
+        self._let_go(work)
+        self._waiting.append(work)
+        queue = self.timeline.queue
+        queue.rows.append(queue.pack(now, len(self._waiting)))
 
     def _hold(self, work: Work, found: Found) -> None:
         """Take the found blocks of an admitted request into use."""
@@ -612,6 +671,8 @@ class Replica:
         work.entry = entry = next(self._entries)
         self._decoding += 1
         self._context += context
+        if self._stay is not None and left >= self._stay:
+            left = self._stay - 1
         heappush(self._ends, (iteration + left, entry, work))
         if self._growth is not None:
             self._growth.join(context, iteration)

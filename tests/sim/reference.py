@@ -25,6 +25,7 @@ class Job:
     todo: int = 0
     past: int = 0
     blocks: int = 0
+    stayed: int = 0
     preemptions: int = 0
     refusal: str = ""
     last: float = 0.0
@@ -70,11 +71,16 @@ def serve(
         if follow is not None:
             submit(follow, at)
 
+    def limit(job: Job) -> int:
+        return rule.told(job.true, job.max_tokens) if rule.knows else job.max_tokens
+
+    piecewise = rule.piecewise and server.chunked_prefill
+
     def submit(job: Job, at: float) -> None:
         job.submitted = at
         if job.prompt + job.max_tokens > server.window:
             job.refusal = "beyond the window"
-        elif rule.need(job.prompt, job.max_tokens, job.max_tokens - 1, size) > pool:
+        elif rule.need(job.prompt, limit(job), limit(job) - 1, size) > pool:
             job.refusal = "beyond the pool"
         if job.refusal:
             answer(job, at)
@@ -119,6 +125,19 @@ def serve(
             victim.preemptions += 1
             let_go(victim, ended=False)
             waiting.insert(0, victim)
+        if piecewise and running and not running[-1].decoding:
+            job = running[-1]
+            piece = min(job.todo, server.max_num_batched_tokens - sum(other.decoding for other in running))
+            more = rule.need(job.past + piece, limit(job), 0, size) - len(job.kept) - job.blocks
+            if more <= pool - held():
+                job.blocks += more
+            else:
+                short = True
+                running.pop()
+                job.blocks, job.todo = 0, 0
+                job.preemptions += 1
+                let_go(job, ended=False)
+                waiting.insert(0, job)
         reclaim()
         budget = server.max_num_batched_tokens - sum(job.decoding for job in running)
         pieces = []
@@ -126,9 +145,9 @@ def serve(
             if not job.decoding:
                 pieces.append((job, min(job.todo, budget)))
                 budget -= pieces[-1][1]
+        short = short or (rule.closed and bool(running))
         while waiting and not short and budget > 0 and len(running) < server.max_num_seqs:
             job = waiting[0]
-            need = rule.need(job.prompt, job.max_tokens, job.made, size)
             found = loose = 0
             if server.prefix_cache and job.text is not None:
                 for name in block_names(job.text[: job.prompt + job.made - 1], size):
@@ -136,6 +155,9 @@ def serve(
                         break
                     found += size
                     loose += not cache.count[name]
+            need = rule.need(job.prompt, limit(job), job.made, size)
+            if piecewise:
+                need = rule.need(min(job.prompt + job.made, found + budget), limit(job), 0, size)
             if need - found // size + loose + (rule.spare(pool) if running else 0) > pool - held():
                 break
             whole = job.prompt + job.made - found
@@ -152,8 +174,11 @@ def serve(
             pieces.append((job, min(whole, budget) if server.chunked_prefill else whole))
             budget -= pieces[-1][1]
         refused = []
-        while server.max_waiting is not None and len(waiting) > server.max_waiting:
-            refused.append(waiting.pop())
+        if server.max_waiting is not None:
+            fresh = [job for job in waiting if job.scheduled is None]
+            excess = len(waiting) - server.max_waiting
+            refused = fresh[::-1][: max(0, excess)]
+            waiting = [job for job in waiting if all(job is not other for other in refused)]
         for job in refused:
             job.refusal = "queue is full"
             answer(job, now)
@@ -184,8 +209,13 @@ def serve(
             job.made += 1
             out.gaps.append(now - job.last)
             job.last = now
+            job.stayed += 1
             if job.made == min(job.true, job.max_tokens):
                 finish(job)
+            elif job.stayed == rule.stay:
+                running.remove(job)
+                let_go(job, ended=False)
+                waiting.append(job)
         for place, (job, tokens) in enumerate(pieces):
             job.past += tokens
             job.todo -= tokens
@@ -199,6 +229,7 @@ def serve(
                 else:
                     job.first = now
                 job.made += 1
+                job.stayed = 1
                 job.last = now
                 job.entered = out.iterations, place
                 if job.made == min(job.true, job.max_tokens):

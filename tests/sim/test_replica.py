@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.output import FinishReason
-from sim.admission import AdmissionRule, Full, Prompt
+from sim.admission import RULES, AdmissionRule, Batch, Chunked, Full, OneStep, Oracle, PowerOfTwo, Prompt, Slots
 from sim.clock import Clock, Moment
 from sim.hardware import Gpu, Model
 from sim.replica import Replica, Server, Work
@@ -115,16 +115,30 @@ def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) ->
     note(jump, jumped, arrivals)
 
 
+class ShortStays(Chunked):
+    """TGI's rule with stays that the short answers of these tests exceed."""
+
+    stay = 3
+
+
+def rules(window: int) -> dict[str, list[AdmissionRule]]:
+    made = [Full(), ShortStays(), Slots(window), Batch(), Oracle(), PowerOfTwo(), OneStep()]
+    return {"prompt": [Prompt(), Prompt(watermark=0.1)]} | {rule.name: [rule] for rule in made}
+
+
 @st.composite
-def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], StepTime]) -> Server:
-    rule = draw(st.sampled_from([Full(), Prompt(), Prompt(watermark=0.1)]))
-    block = draw(st.sampled_from([1, 4, 16]))
+def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], StepTime], name: str | None = None) -> Server:
     window = draw(st.integers(24, 90))
+    some = rules(window)
+    growing = st.sampled_from(["prompt", "prompt", "onestep"])
+    chosen = draw(st.one_of(growing, growing, st.sampled_from(list(some)))) if name is None else name
+    rule = draw(st.sampled_from(some[chosen]))
+    block = draw(st.sampled_from([1, 4, 16]))
     seqs = draw(st.integers(1, 6))
     return Server(
         rule=rule,
         step_time=step_time(draw),
-        kv_tokens=draw(st.integers(window + block, 4 * window)),
+        kv_tokens=draw(st.integers(window + block, (2 if rule.grows else 4) * window + block)),
         window=window,
         block_tokens=block,
         max_num_seqs=seqs,
@@ -187,6 +201,7 @@ def note(replica: Replica, rows: list[tuple], arrivals: list[Arrival]) -> None:
     SEEN["a resend"] += any(what[1] for what, _ in rows)
 
 
+@settings(max_examples=200)
 @given(server=servers(dyadic_line), arrivals=calls(1 / 64), resend=st.booleans())
 def test_all_three_agree_exactly_on_dyadic_times(server: Server, arrivals: list[Arrival], resend: bool) -> None:
     check(server, arrivals, resend, exact=True)
@@ -219,6 +234,13 @@ def test_generators_reach_what_matters() -> None:
     assert {what: SEEN[what] for what in wanted if SEEN[what] < 5} == {}
 
 
+@pytest.mark.parametrize("name", RULES)
+@settings(max_examples=50)
+@given(data=st.data(), resend=st.booleans())
+def test_all_three_agree_under_each_rule(name: str, data: st.DataObject, resend: bool) -> None:
+    check(data.draw(servers(dyadic_line, name)), data.draw(calls(1 / 64)), resend, exact=True)
+
+
 @given(server=servers(dyadic_line), arrivals=calls(1 / 64))
 def test_tiny_pools_make_progress(server: Server, arrivals: list[Arrival]) -> None:
     """Every request ends, and within the iterations that serving one after the other would take with recomputation."""
@@ -235,6 +257,7 @@ def test_decisions_do_not_depend_on_lengths_yet_to_come(
     server: Server, arrivals: list[Arrival], data: st.DataObject
 ) -> None:
     """Up to the first end of an answer, a run with longer answers is the same run: nobody has seen the lengths."""
+    assume(not server.rule.knows)
     longer = [(at, prompt, limit, true + data.draw(st.integers(1, 9))) for at, prompt, limit, true in arrivals]
     (_, short), (_, long) = (simulate(server, calls, resend=False, stepped=False) for calls in (arrivals, longer))
     ends = min((times[3] for what, times in short if not what[2]), default=math.inf)
@@ -260,3 +283,59 @@ def test_reserved_token_seconds_add_up(rule: AdmissionRule, within: float) -> No
     held = replica.close().reserved[-1]
     assert len(done) == 200
     assert abs(sum(work.reserved_token_s for work in done) / held - 1) <= within
+
+
+def test_a_rule_that_charges_pieces_lets_in_what_it_must_pause() -> None:
+    """Two prompts of 30 tokens, computed 10 at a time, in a pool of 50: the second enters, and is paused."""
+    line = Line(1.0)
+    sizes = {"kv_tokens": 50, "window": 45, "block_tokens": 1, "max_num_seqs": 4, "max_num_batched_tokens": 10}
+    arrivals = [(0.0, 30, 12, 12), (0.0, 30, 12, 12)]
+    paused, whole = (
+        simulate(Server(rule, line, chunked_prefill=True, **sizes), arrivals, resend=False, stepped=False)
+        for rule in (OneStep(), Prompt())
+    )
+    assert paused[0].preemptions > 0 == whole[0].preemptions
+    scheduled = [times[1] for _, times in paused[1]]
+    assert scheduled[1] < min(times[3] for _, times in paused[1]) <= whole[1][1][1][1]
+
+
+def test_a_static_batch_lets_nobody_in_before_all_have_left() -> None:
+    server = Server(Batch(), Line(1.0), 1_000, 100, 1, 2, 50, chunked_prefill=True)
+    _, rows = simulate(server, [(0.0, 5, 9, 9), (0.0, 5, 3, 3), (0.5, 5, 3, 3)], resend=False, stepped=False)
+    times = {what[0]: at for what, at in rows}
+    assert times[2][1] == times[0][3] > times[1][3]
+
+
+def test_what_is_told_is_told_only_to_rules_that_say_so() -> None:
+    assert {name for name, rule in RULES.items() if rule.knows} == {"oracle", "power-of-two"}
+    assert [PowerOfTwo().told(true, 1_000) for true in (1, 2, 3, 512, 513)] == [1, 2, 4, 512, 1_000]
+    assert [Oracle().told(true, 10) for true in (3, 12)] == [3, 10]
+
+
+@pytest.mark.parametrize(
+    ("rule", "blocks"),
+    [
+        (Full(), 132),  # 100 + 2,000 tokens in blocks of 16
+        (Batch(), 132),
+        (Chunked(), 71),  # 100 + 1,024
+        (Slots(4_096), 256),
+        (Prompt(), 7),
+        (OneStep(), 7),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_what_a_rule_charges(rule: AdmissionRule, blocks: int) -> None:
+    assert rule.need(100, 2_000, 0, 16) == blocks
+
+
+def test_a_stay_is_charged_by_what_it_may_still_make() -> None:
+    assert Chunked().need(100, 2_000, 1_024, 1) == 100 + 2_000
+    assert Chunked().need(100, 5_000, 1_024, 1) == 100 + 2_048
+
+
+def test_a_stay_ends_at_the_tail_of_the_queue() -> None:
+    server = Server(ShortStays(), Line(1.0), 1_000, 100, 1, 1, 50, chunked_prefill=True)
+    replica, rows = simulate(server, [(0.0, 5, 9, 9), (0.0, 5, 2, 2)], resend=False, stepped=False)
+    assert [what[0] for what, _ in rows] == [1, 0]  # the short one is served between two stays of the long one
+    assert rows[1][0][3] == 9
+    assert replica.preemptions == 0

@@ -56,7 +56,7 @@ def test_a_published_study_gives_its_committed_result_again(name):
         found = study(variant, 0)
         for quantity, kept in STUDIES["studies"][name]["variants"][str(variant)].items():
             spread = (kept["high"] - kept["low"]) * 10**0.5  # of single runs, not of their mean
-            assert found[quantity] == pytest.approx(kept["mean"], abs=spread + 1e-3 * kept["mean"])
+            assert found[quantity] == pytest.approx(kept["mean"], abs=2 * spread + 1e-3 * kept["mean"])
 
 
 def test_the_watermark_acts_as_published():
@@ -79,3 +79,12 @@ def test_what_is_reserved_decides_how_many_run_as_published():
     assert 3 < running["vLLM"] / running["Orca (Max)"] < 5
     for row in rows.values():
         assert row["used of reserved"]["mean"] == pytest.approx(row["used of reserved"]["published"], abs=0.03)
+
+
+def test_letting_in_what_does_not_fit_costs_as_published():
+    rows = STUDIES["studies"]["TensorRT-LLM's policies"]["variants"]
+    calm, greedy = rows["GUARANTEED_NO_EVICT"], rows["MAX_UTILIZATION"]
+    assert calm["output tokens/s"]["mean"] == pytest.approx(calm["output tokens/s"]["published"], rel=0.15)
+    assert -0.7 < greedy["output tokens/s"]["mean"] / calm["output tokens/s"]["mean"] - 1 < -0.25  # -0.40
+    assert greedy["TPOT p99 (ms)"]["mean"] > 2 * calm["TPOT p99 (ms)"]["mean"]
+    assert greedy["TTFT p50 (s)"]["mean"] < calm["TTFT p50 (s)"]["mean"]
