@@ -64,11 +64,13 @@ def conduct(study: Study, progress: Callable[[], None] = lambda: None) -> dict[s
             settled = arm.server.settle()
             model = "" if settled.model is None else settled.model.name
             server = dataclasses.replace(server_of(settled), prefix_cache=True)
-            sittings, _ = run_together(plans, policy, arm.policy_output.build(), server, model, hosted)
+            sittings, _ = run_together(
+                plans, policy, arm.policy_output.build(), server, model, hosted, room=room_of(arm, policy)
+            )
             rows[name] = [shared_row(sitting) for sitting in sittings]
         else:
             alone = solo_server_of(arm)
-            rows[name] = [solo_row(run_alone(plan, policy, alone, hosted)) for plan in plans]
+            rows[name] = [solo_row(run_alone(plan, policy, alone, hosted, room_of(arm, policy))) for plan in plans]
         progress()
     return rows
 
@@ -99,6 +101,14 @@ def policy_of(arm: Arm) -> ContextPolicy[Any]:
     """Return the arm's context policy; without one the whole history is sent."""
     policy: ContextPolicy[Any] = SendAll() if arm.policy_context is None else arm.policy_context.build()
     return policy
+
+
+def room_of(arm: Arm, policy: ContextPolicy[Any]) -> int | None:
+    """Return the tokens that the arm's agents believe they may use; None if they were told of clearing."""
+    if arm.policy.told:
+        return None
+    room: int = getattr(policy, "budget", arm.server.settle().window)
+    return room
 
 
 def solo_server_of(arm: Arm) -> SoloServer:

@@ -132,6 +132,7 @@ def run_together(
     server: Server,
     model: str = "",
     hosted: Sequence[HostedCache] = (),
+    room: int | None = None,
     stepped: bool = False,
 ) -> tuple[list[Sitting], Clients]:
     """Act out sessions on one server, each from its own start; return them as they ended, and the records.
@@ -148,6 +149,8 @@ def run_together(
         What calls tell the output policy of the model: its name.
     hosted
         See :class:`Sitting`.
+    room
+        See :class:`sim.agent.Agent`.
     stepped
         See :class:`sim.replica.Replica`.
     """
@@ -156,7 +159,7 @@ def run_together(
     clients = Clients(clock, replica, output, model, server.window)
     clients.kinds, clients.scripts = ("agent",), ("",)
     sittings = [
-        Sitting(clients, Agent(plan, policy, number, server.window), hosted) for number, plan in enumerate(plans)
+        Sitting(clients, Agent(plan, policy, number, server.window, room), hosted) for number, plan in enumerate(plans)
     ]
     clock.run()
     return sittings, clients

@@ -119,6 +119,9 @@ class PolicyTable(Table):
     context: ContextPolicyTable | None = None
     """Decides what part of a session's history is sent. Calls that are drawn or replayed one by one have no history.
     When left out: all of it."""
+    told: StrictBool = True
+    """Whether an agent's instructions say that old results are cleared for it. One that was not told stops early, at
+    its ``patience`` share of the budget, or of the window where the context policy has no budget."""
 
 
 def _is_mix(shares: dict[str, float]) -> dict[str, float]:

@@ -160,3 +160,15 @@ def test_arms_need_the_same_agents():
 def test_faults_are_named(change, what):
     with pytest.raises(BadInput, match=what):
         load_study("eight-sub-agents", [change])
+
+
+@pytest.mark.parametrize("together", ["false", "true"])
+def test_agents_that_were_not_told_stop_early(together):
+    study = load_study(
+        "eight-sub-agents",
+        ["arms.budget.policy.told=false", "arms.cut-user-turns.policy.told=false", f"workload.together={together}"],
+    )
+    rows = conduct(study)
+    ends = [row.end for row in rows["budget"]]  # the most patient ones never see their share of the budget exceeded
+    assert 5 <= ends.count(End.STOPPED) == 8 - ends.count(End.FINISHED)
+    assert {row.end for row in rows["protected"]} == {End.FINISHED}
