@@ -44,21 +44,26 @@ class Blend:
         Class counts of a sample of it; the larger, the finer.
     """
 
-    __slots__ = ("_tokens", "counts", "name")
+    __slots__ = ("_characters", "_latest", "_tokens", "_whole", "counts", "name")
 
     def __init__(self, name: str, counts: Counts) -> None:
         if not counts.characters:
             raise ValueError(f"blend {name!r}: its sample holds no characters")
         self.name = name
         self.counts = counts
+        self._characters = counts.characters
         self._tokens: dict[Estimator, int] = {}
+        self._latest: Estimator | None = None
+        self._whole = 0
 
     def tokens(self, estimator: Estimator, characters: int) -> int:
         """Return the estimate for so many characters of it, rounded up."""
-        whole = self._tokens.get(estimator)
-        if whole is None:
-            whole = self._tokens[estimator] = estimator.estimate_counts(self.counts)
-        return -(-whole * characters // self.counts.characters)
+        if estimator is not self._latest:
+            whole = self._tokens.get(estimator)
+            if whole is None:
+                whole = self._tokens[estimator] = estimator.estimate_counts(self.counts)
+            self._latest, self._whole = estimator, whole
+        return -(-self._whole * characters // self._characters)
 
 
 @dataclass(frozen=True, slots=True)

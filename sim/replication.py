@@ -128,7 +128,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
     clients = Clients(clock, replica, setting.policy, setting.model, setting.server.window)
     workload = setting.source.blocks(seed, number)
     limit_s = PATIENCE * setting.horizon_s if setting.steady else setting.horizon_s
-    with _uncollected():
+    with uncollected():
         clients.run(workload, setting.horizon_s, limit_s)
     end_s = clock.now
     return Replication(
@@ -146,7 +146,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the cycle collector off: a simulation makes millions of short-lived objects and no cycles."""
     was = gc.isenabled()
     gc.disable()

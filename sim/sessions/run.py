@@ -11,7 +11,7 @@ from typing import Any
 from policies.context import ContextPolicy, SendAll
 from sim.agent import End, Tally
 from sim.hosted_cache import HOSTED_CACHES, Account
-from sim.replication import server_of
+from sim.replication import server_of, uncollected
 from sim.sessions.together import Sitting, run_together
 from sim.solo import SessionResult, SoloServer, run_alone
 from sim.study import Study
@@ -59,20 +59,23 @@ def conduct(study: Study, progress: Callable[[], None] = lambda: None) -> dict[s
     plans = plans_of_study(study)
     rows: dict[str, list[Row]] = {}
     for name, arm in study.arms.items():
-        policy, hosted = policy_of(arm), list(HOSTED_CACHES.values())
-        if arm.workload.together:
-            settled = arm.server.settle()
-            model = "" if settled.model is None else settled.model.name
-            server = dataclasses.replace(server_of(settled), prefix_cache=True)
-            sittings, _ = run_together(
-                plans, policy, arm.policy_output.build(), server, model, hosted, room=room_of(arm, policy)
-            )
-            rows[name] = [shared_row(sitting) for sitting in sittings]
-        else:
-            alone = solo_server_of(arm)
-            rows[name] = [solo_row(run_alone(plan, policy, alone, hosted, room_of(arm, policy))) for plan in plans]
+        with uncollected():
+            rows[name] = _act_out(arm, plans)
         progress()
     return rows
+
+
+def _act_out(arm: Arm, plans: Sequence[Plan]) -> list[Row]:
+    policy, hosted = policy_of(arm), list(HOSTED_CACHES.values())
+    room = room_of(arm, policy)
+    if arm.workload.together:
+        settled = arm.server.settle()
+        model = "" if settled.model is None else settled.model.name
+        server = dataclasses.replace(server_of(settled), prefix_cache=True)
+        sittings, _ = run_together(plans, policy, arm.policy_output.build(), server, model, hosted, room=room)
+        return [shared_row(sitting) for sitting in sittings]
+    alone = solo_server_of(arm)
+    return [solo_row(run_alone(plan, policy, alone, hosted, room)) for plan in plans]
 
 
 def plans_of_study(study: Study) -> list[Plan]:

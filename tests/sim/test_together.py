@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 
 import pytest
 
@@ -12,6 +11,7 @@ from policies.output import Adaptive, Fixed, ModelLimit
 from sim.admission import Prompt as PromptRule
 from sim.agent import End
 from sim.replica import Server
+from sim.replication import uncollected
 from sim.sessions.together import run_together
 from sim.solo import SoloServer, run_alone
 from sim.steptime import Line
@@ -86,13 +86,10 @@ def test_a_request_beyond_the_window_ends_the_session():
 def test_cost_of_a_request(benchmark):
     """Sessions with both policies and the prefix cache on: in bare SimPy timeouts, against `test_yardstick`."""
     plans = list(AgentMix(count=20, rounds=100, every_s=120.0).plans(1, 0))
-    gc.disable()
-    try:
+    with uncollected():
         benchmark.pedantic(
             lambda: run_together(plans, Document001(budget=200_000), Adaptive(), SERVER), rounds=5, warmup_rounds=1
         )
-    finally:
-        gc.enable()
     benchmark.extra_info["requests"] = 20 * 101
 
 
