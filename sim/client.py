@@ -9,15 +9,17 @@ import simpy
 
 from policies.output import (
     Call,
-    Decision,
     Done,
     Fail,
     FinishReason,
     History,
+    Kind,
     Oracle,
     Outcome,
     OutputPolicy,
     Partial,
+    Reject,
+    Response,
     Send,
 )
 from sim.clock import Clock, Moment
@@ -30,7 +32,7 @@ from workloads.trace import Ints, Labels, Trace
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
 _FINISH = {finish: code for code, finish in enumerate(FINISHES)}
 _REFUSAL = {reason: code for code, reason in enumerate(REFUSALS)}
-_COMPLETE, _TRUNCATED, _FAILED = range(len(OUTCOMES))
+COMPLETE, TRUNCATED, REJECTED, FAILED = range(len(OUTCOMES))
 _NO_ROOM = _REFUSAL["no room for an answer"]
 
 
@@ -119,9 +121,7 @@ class Clients:
                     yield Moment(clock, arrival_s)
                 if not self.measuring and not self.open:
                     break
-                call = OpenCall(self, number, arrival_s, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script])
-                call.segments = segments
-                call.begin()
+                self._open(number, arrival_s, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script], segments)
                 number += 1
             else:
                 continue
@@ -129,6 +129,14 @@ class Clients:
         self.measuring = False
         if not self.open:
             self._finished.succeed()
+
+    def _open(
+        self, row: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int, segments: Prompt | None
+    ) -> None:
+        """Begin the call of a row of the workload."""
+        call = OpenCall(self, row, arrival_s, prompt, true_tokens, kind, script)
+        call.segments = segments
+        call.begin()
 
     def _segments(self, block: Trace, number: int) -> Iterable[Prompt | None]:
         """Return what each prompt is made of, for a server that keeps beginnings; else None for each.
@@ -181,6 +189,9 @@ class OpenCall:
     that continues a kept answer has what is left.
     """
 
+    task = -1
+    """Number of the task that it belongs to; -1 for a call of its own."""
+
     __slots__ = (
         "arrival_s",
         "attempts",
@@ -225,7 +236,7 @@ class OpenCall:
     def begin(self) -> None:
         """Send the first request."""
         clients = self.clients
-        known = clients.describe(self.kind, self.script)
+        known = self._known()
         if clients.policy.needs_oracle:
             assert isinstance(clients.policy, Oracle)
             self.machine = clients.policy.begin(known, self.prompt, true_tokens=self.true_tokens)
@@ -237,6 +248,9 @@ class OpenCall:
         else:
             self._refuse()
 
+    def _known(self) -> Call:
+        return self.clients.describe(self.kind, self.script)
+
     def _send(self, send: Send) -> None:
         self.sent = send
         self.clients.replica.submit(
@@ -244,8 +258,11 @@ class OpenCall:
         )
 
     def _answered(self, work: Work) -> None:
-        response = work.response
-        output = response.output_tokens
+        self._note(work, work.response.finish)
+        self._hear(work.response)
+
+    def _note(self, work: Work, finish: FinishReason) -> None:
+        """Record what became of a request."""
         if self.measured:
             requests = self.clients.requests
             requests.rows.append(
@@ -256,8 +273,8 @@ class OpenCall:
                     work.prompt,
                     work.cached,
                     work.max_tokens,
-                    output,
-                    _FINISH[response.finish],
+                    work.response.output_tokens,
+                    _FINISH[finish],
                     _REFUSAL[work.refusal],
                     work.preemptions,
                     work.submitted_s,
@@ -267,10 +284,14 @@ class OpenCall:
                     work.reserved_token_s,
                 )
             )
-        if not self.attempts:
-            self.first_truncated = response.finish is FinishReason.LENGTH
+        if self.sent.kind is Kind.INITIAL:
+            self.first_truncated = finish is FinishReason.LENGTH
         self.attempts += 1
         self.reserved += work.reserved_token_s
+
+    def _hear(self, response: Response) -> None:
+        """Do what the machine decides after a response."""
+        output = response.output_tokens
         if self.dropped and response.error is None:  # the answer that replaces the dropped one is in
             self.discarded += self.dropped
             self.dropped = 0
@@ -293,16 +314,18 @@ class OpenCall:
         self.segments.append(("said", self.number, self.attempts), output)
         self.segments.append(("asked", self.number, self.attempts), message_tokens)
 
-    def _end(self, decision: Decision, output: int) -> None:
+    def _end(self, decision: Done | Reject | Fail, output: int) -> None:
         if isinstance(decision, Done):
             complete = decision.outcome is Outcome.COMPLETE
-            self._record(_COMPLETE if complete else _TRUNCATED, self.kept + output)
+            self._record(COMPLETE if complete else TRUNCATED, self.kept + output)
+        elif isinstance(decision, Reject):
+            self.discarded += self.kept + output
+            self._record(REJECTED, 0)
         else:
-            assert isinstance(decision, Fail)
-            kept = self.dropped if decision.partial is not Partial.LOST else 0
-            self.discarded += self.dropped - kept
+            kept = (self.dropped or output) if decision.partial is Partial.KEPT else 0
+            self.discarded += self.dropped + output - kept
             delivered = self.kept + kept
-            self._record(_TRUNCATED if delivered else _FAILED, delivered)
+            self._record(TRUNCATED if delivered else FAILED, delivered)
 
     def _refuse(self) -> None:
         """Record the request that the policy itself refused to send: no room for a useful answer."""
@@ -329,7 +352,7 @@ class OpenCall:
                 )
             )
         self.attempts = 1
-        self._record(_FAILED, 0)
+        self._record(FAILED, 0)
 
     def _record(self, outcome: int, delivered: int) -> None:
         if not self.measured:
@@ -344,11 +367,12 @@ class OpenCall:
                 self.attempts,
                 outcome,
                 self.first_truncated,
-                outcome == _TRUNCATED,
+                outcome in (TRUNCATED, REJECTED),
                 self.prompt_tokens,
                 self.true_tokens,
                 delivered,
                 self.discarded,
+                self.task,
                 self.arrival_s,
                 clients.clock.now,
                 self.reserved,

@@ -132,6 +132,9 @@ def settings_of(study: Study) -> dict[str, Setting]:
             horizon_s=math.inf if run.horizon_s is None else run.horizon_s,
             steady=run.kind == "steady",
             tick_s=max(span, 1.0) / TICKS,
+            tools=arm.workload.tools(),
+            faults=None if arm.server.faults is None else arm.server.faults.build(),
+            retry=None if arm.policy.retry is None else arm.policy.retry.build(),
         )
     return settings
 

@@ -83,9 +83,12 @@ class Folder:
     def take(self, arm: str, number: int, run: Replication) -> None:
         """Append the records of a replication to the Parquet files."""
         origin = {"arm": arm, "replication": number}
-        labels = {"call.kind": run.kinds, "call.script": run.scripts}
+        categories = (("kind", run.kinds), ("script", run.scripts))
+        labels = {f"{row}.{column}": names for row in ("call", "task") for column, names in categories}
         self._append("requests.parquet", "request", run.requests, origin, labels)
         self._append("calls.parquet", "call", run.calls, origin, labels)
+        if len(run.tasks):
+            self._append("tasks.parquet", "task", run.tasks, origin, labels)
         series = run.series
         spans = np.diff(series.time_s)
         keep = spans > 0

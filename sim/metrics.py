@@ -54,6 +54,11 @@ DURATIONS: Mapping[str, str] = {
 }
 """The measured durations; an SLO may bound each of them."""
 
+TASK_DURATIONS: Mapping[str, str] = {
+    "task.time_s": "from a task's first call to the end of its last, done or not; null without tasks",
+}
+"""The durations of whole tasks (``workload.streams.tool``)."""
+
 _OTHERS = (
     Metric("running.mean", "requests", None, "requests admitted and not finished; time-weighted over the window"),
     Metric("running.max", "requests", None, "most requests running at once in the window"),
@@ -92,6 +97,18 @@ _OTHERS = (
         "higher",
         "calls that meet every bound of [slo] / length of the window; null without",
     ),
+    Metric("task.failed_share", "1", "lower", "tasks given up after too many rejected calls, or failed / tasks"),
+    Metric("task.calls.mean", "calls", "lower", "calls that a task took, the rejected included"),
+    Metric("task.requests.mean", "requests", "lower", "requests that a task took, those sent again included"),
+    Metric("task.rejections.mean", "calls", "lower", "calls of a task that were rejected because they were cut"),
+    Metric("task.generated_tokens.mean", "tokens", "lower", "tokens generated for a task"),
+    Metric("task.wasted_share", "1", "lower", "tokens generated for tasks that wrote nothing / all generated for them"),
+    Metric(
+        "task.reserved_token_s.mean",
+        "token s",
+        "lower",
+        "integral over time of the tokens reserved for a task's requests",
+    ),
     Metric("makespan_s", "s", "lower", "from the first measured arrival to the end of the last measured call"),
 )
 
@@ -100,7 +117,7 @@ METRICS: Mapping[str, Metric] = {
     for metric in (
         *(
             Metric(f"{name}.{statistic}", "s", "lower", f"{word} of: {definition}")
-            for name, definition in DURATIONS.items()
+            for name, definition in {**DURATIONS, **TASK_DURATIONS}.items()
             for statistic, word in STATISTICS.items()
         ),
         *_OTHERS,
@@ -117,7 +134,7 @@ def better(name: str) -> Better | None:
 def table() -> str:
     """Return the metrics as a Markdown table, the distributions' statistics in one row each."""
     rows = ["| metric | unit | better | definition |", "|---|---|---|---|"]
-    statistics = ",".join(STATISTICS)
-    rows += [f"| `{name}.{{{statistics}}}` | s | lower | {text} |" for name, text in DURATIONS.items()]
+    statistics, times = ",".join(STATISTICS), {**DURATIONS, **TASK_DURATIONS}
+    rows += [f"| `{name}.{{{statistics}}}` | s | lower | {text} |" for name, text in times.items()]
     rows += [f"| `{m.name}` | {m.unit} | {m.better or 'neither'} | {m.definition} |" for m in _OTHERS]
     return "\n".join(rows)

@@ -13,8 +13,12 @@ from sim.rows import Log, Rows
 
 KINDS = tuple(Kind)
 FINISHES = tuple(FinishReason)
-REFUSALS = ("", "beyond the window", "beyond the pool", "queue is full", "no room for an answer")
-OUTCOMES = ("complete", "truncated", "failed")
+REFUSALS = (
+    *("", "beyond the window", "beyond the pool", "queue is full", "no room for an answer"),
+    *("rate limited", "server error", "tool call without a result"),
+)
+OUTCOMES = ("complete", "truncated", "rejected", "failed")
+TASK_OUTCOMES = ("done", "given up", "failed")
 """Categories of the coded columns, by code."""
 
 REQUEST = np.dtype(
@@ -52,13 +56,34 @@ CALL = np.dtype(
         ("true_tokens", "i4"),
         ("delivered_tokens", "i4"),
         ("discarded_tokens", "i4"),
+        ("task", "i4"),
         ("arrival_s", "f8"),
         ("finished_s", "f8"),
         ("reserved_token_s", "f4"),
     ],
     align=True,
 )
-"""A call: what the model would have written, what was delivered, what was generated and thrown away, when."""
+"""A call: what the model would have written, what was delivered, what was generated and thrown away, its task, when."""
+
+TASK = np.dtype(
+    [
+        ("task", "i4"),
+        ("kind", "i2"),
+        ("script", "i2"),
+        ("outcome", "i1"),
+        ("calls", "i4"),
+        ("requests", "i4"),
+        ("rejections", "i4"),
+        ("work_tokens", "i4"),
+        ("written_tokens", "i4"),
+        ("generated_tokens", "i4"),
+        ("arrival_s", "f8"),
+        ("finished_s", "f8"),
+        ("reserved_token_s", "f8"),
+    ],
+    align=True,
+)
+"""A task: calls that follow one another until its work is written, what that took, when."""
 
 CATEGORIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -66,6 +91,7 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "request.finish": tuple(finish.value for finish in FINISHES),
         "request.refusal": REFUSALS,
         "call.outcome": OUTCOMES,
+        "task.outcome": TASK_OUTCOMES,
     }
 )
 

@@ -7,21 +7,25 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.output import OutputPolicy
+from policies.retry import Retry
 from sim.admission import RULES
 from sim.client import Clients
 from sim.clock import Clock
-from sim.records import OUTCOMES
+from sim.faults import Faults
+from sim.records import OUTCOMES, TASK, TASK_OUTCOMES, Table
 from sim.replica import Replica, Server
 from sim.rows import Rows
 from sim.study.server import Settled
+from sim.tasks import TaskClients
 from sim.timeline import Gaps, Series
+from sim.tools import Tool
 from workloads.source import Source
 
 Floats = NDArray[np.floating[Any]]
@@ -55,6 +59,12 @@ class Setting:
         Whether arrivals go on until the last measured call has ended.
     tick_s
         Grid of the time series.
+    tools
+        What calls of a kind end in.
+    faults
+        What goes wrong by chance.
+    retry
+        When clients send a request again.
     """
 
     server: Server
@@ -64,6 +74,16 @@ class Setting:
     horizon_s: float
     steady: bool
     tick_s: float
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    faults: Faults | None = None
+    retry: Retry | None = None
+
+    def clients(self, clock: Clock, replica: Replica, seed: int, number: int) -> Clients:
+        """Return who calls in a replication."""
+        who = (clock, replica, self.policy, self.model, self.server.window)
+        if not (self.tools or self.faults or self.retry):
+            return Clients(*who)
+        return TaskClients(*who, tools=self.tools, faults=self.faults, retry=self.retry, seed=seed, replication=number)
 
 
 def server_of(settled: Settled) -> Server:
@@ -90,8 +110,8 @@ class Replication:
 
     Attributes
     ----------
-    requests, calls
-        The records of the measured calls, see :mod:`sim.records`.
+    requests, calls, tasks
+        The records of the measured calls and tasks, see :mod:`sim.records`.
     kinds, scripts
         Names of the categories that the columns ``kind`` and ``script`` of the calls count.
     series
@@ -110,6 +130,7 @@ class Replication:
 
     requests: Rows
     calls: Rows
+    tasks: Rows
     kinds: tuple[str, ...]
     scripts: tuple[str, ...]
     series: Series
@@ -125,7 +146,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
     began = time.process_time()
     clock = Clock()
     replica = Replica(clock, setting.server, setting.tick_s)
-    clients = Clients(clock, replica, setting.policy, setting.model, setting.server.window)
+    clients = setting.clients(clock, replica, seed, number)
     workload = setting.source.blocks(seed, number)
     limit_s = PATIENCE * setting.horizon_s if setting.steady else setting.horizon_s
     with uncollected():
@@ -134,6 +155,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
     return Replication(
         requests=clients.requests.all(),
         calls=clients.calls.all(),
+        tasks=(clients.tasks if isinstance(clients, TaskClients) else Table(TASK)).all(),
         kinds=clients.kinds,
         scripts=clients.scripts,
         series=replica.close(),
@@ -177,6 +199,7 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
         measured = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
         measured[calls["call"]] = (calls["arrival_s"] >= begin_s) & (calls["arrival_s"] < end_s)
         calls, requests = calls[measured[calls["call"]]], requests[measured[requests["call"]]]
+    tasks = run.tasks[(run.tasks["arrival_s"] >= begin_s) & (run.tasks["arrival_s"] < end_s)]
     span = end_s - begin_s
     served = requests[~np.isnan(requests["finished_s"]) & (requests["refusal"] == 0)]
     durations = _durations(served, calls)
@@ -184,6 +207,7 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
     for name, values in durations.items():
         metrics |= dict(_statistics(name, values))
     metrics |= dict(_gaps(series.gaps(first, last)))
+    metrics |= _of_tasks(tasks)
 
     def average(integral: Floats) -> float | None:
         return _ratio(integral[last] - integral[first], span)
@@ -235,6 +259,20 @@ def _durations(served: Rows, calls: Rows) -> dict[str, Floats]:
     }
 
 
+def _of_tasks(tasks: Rows) -> dict[str, float | None]:
+    generated = tasks["generated_tokens"].sum(dtype=np.int64)
+    return {
+        **dict(_statistics("task.time_s", tasks["finished_s"] - tasks["arrival_s"])),
+        "task.failed_share": _mean(tasks["outcome"] != TASK_OUTCOMES.index("done")),
+        "task.calls.mean": _mean(tasks["calls"]),
+        "task.requests.mean": _mean(tasks["requests"]),
+        "task.rejections.mean": _mean(tasks["rejections"]),
+        "task.generated_tokens.mean": _mean(tasks["generated_tokens"]),
+        "task.wasted_share": _ratio(generated - tasks["written_tokens"].sum(dtype=np.int64), generated),
+        "task.reserved_token_s.mean": _mean(tasks["reserved_token_s"]),
+    }
+
+
 def _statistics(name: str, values: Floats) -> Iterator[tuple[str, float | None]]:
     yield f"{name}.mean", _mean(values)
     shares = list(STATISTICS.values())
@@ -248,7 +286,7 @@ def _gaps(gaps: Gaps) -> Iterator[tuple[str, float | None]]:
 
 
 def _meets(calls: Rows, requests: Rows, slo: Mapping[str, float]) -> NDArray[np.bool_]:
-    """Return which calls meet every bound: all their requests do, and the call itself; a failed call does not.
+    """Return which calls meet every bound, all their requests too: none that failed or was rejected.
 
     A request's inter-token latency is bounded by its mean, which is its time per output token.
     """
@@ -260,7 +298,7 @@ def _meets(calls: Rows, requests: Rows, slo: Mapping[str, float]) -> NDArray[np.
     pace = (requests["finished_s"] - requests["first_token_s"]) / np.maximum(requests["output_tokens"] - 1, 1)
     by_request["request.tpot_s"] = by_request["request.itl_s"] = pace
     missed = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
-    met = calls["outcome"] != OUTCOMES.index("failed")
+    met = ~np.isin(calls["outcome"], [OUTCOMES.index(outcome) for outcome in ("failed", "rejected")])
     for name, bound in slo.items():
         if name == "call.e2e_s":
             met &= calls["finished_s"] - calls["arrival_s"] <= bound

@@ -11,9 +11,18 @@ from policies.output import POLICIES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
 from sim.study.choices import Table, first_line, table_of
-from sim.study.server import GIVEN, ServerTable
+from sim.study.server import GIVEN, FaultsTable, ServerTable
 from sim.study.study import templates
-from sim.study.tables import Head, PolicyTable, Replications, RunTable, StreamTable, WorkloadTable
+from sim.study.tables import (
+    Head,
+    PolicyTable,
+    Replications,
+    RetryTable,
+    RunTable,
+    StreamTable,
+    ToolTable,
+    WorkloadTable,
+)
 from sim.thresholds import Threshold
 from workloads.agents import AGENTS
 from workloads.arrivals import ARRIVALS
@@ -53,11 +62,14 @@ def _sections() -> Iterator[str]:
     yield from _section("`[run] replications = { ... }`", "", Replications)
     yield from _section("`[server]`", "", ServerTable)
     yield from _choices("`[server] step_time`", "kind", STEP_TIMES, GIVEN)
+    yield from _section("`[server.faults]`", "", FaultsTable)
     yield from _section("`[policy]`", "", PolicyTable)
     yield from _choices("`[policy.output]`", "name", POLICIES)
     yield from _choices("`[policy.context]`", "name", CONTEXT_POLICIES)
+    yield from _section("`[policy.retry]`", "", RetryTable)
     yield from _section("`[workload]`", "", WorkloadTable)
     yield from _section("`[[workload.streams]]`", "", StreamTable)
+    yield from _section("`[[workload.streams]] tool = { ... }`", "", ToolTable)
     yield from _choices("`[[workload.agents]]`", "kind", AGENTS)
     yield from _choices("`arrivals`", "kind", ARRIVALS)
     yield from _choices("`prompt`, `output`", "kind", LENGTHS)

@@ -11,6 +11,7 @@ from pydantic_core import InitErrorDetails
 
 from sim.admission import RULES
 from sim.engines import ENGINES, Engine
+from sim.faults import Faults
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
 from sim.quantities import Positive, Share, Size
 from sim.steptime import STEP_TIMES, StepTime
@@ -101,6 +102,28 @@ def _below(fault: Fault, root: str) -> InitErrorDetails:
     return complaint(f"{place}{fault.message}", *(key.split(".") if key else ()))
 
 
+class FaultsTable(Table):
+    """Shares of the requests that go wrong by chance: each is drawn by itself, and the same under every arm."""
+
+    rate_limited: Share = 0.0
+    """Answered 429 before the server looks at them."""
+    server_error: Share = 0.0
+    """Answered 5xx before the server looks at them."""
+    cut: Share = 0.0
+    """Whose stream breaks off, at any token before the last."""
+    empty: Share = 0.0
+    """Whose stream holds nothing."""
+
+    def _check(self) -> None:
+        together = sum(dict(self).values())
+        if together > 1:
+            raise complaints(complaint(f"the shares must add up to at most 1, got {together:g}"))
+
+    def build(self) -> Faults:
+        """Return the faults."""
+        return Faults(**dict(self))
+
+
 class ServerTable(Table):
     """One model server. Keys that are not set take the default of the engine's preset."""
 
@@ -138,6 +161,8 @@ class ServerTable(Table):
     """Whether prompts share the KV of equal beginnings."""
     step_time: StepTimeTable | None = None
     """How long a step takes: the name of a model, or a table with its kind and constants."""
+    faults: FaultsTable | None = None
+    """What goes wrong by chance. When left out: nothing."""
 
     def _check(self) -> None:
         self.settle()

@@ -26,9 +26,10 @@ from pydantic import (
 )
 
 from policies.context import CONTEXT_POLICIES
-from policies.output import POLICIES
+from policies.output import POLICIES, ToolKind
+from policies.retry import Backoff, Retry
 from sim import metrics
-from sim.quantities import DURATIONS, Duration, Number, Positive, Size, parse
+from sim.quantities import DURATIONS, Duration, Number, Positive, Share, Size, parse
 from sim.study.choices import (
     Choice,
     Table,
@@ -44,6 +45,7 @@ from sim.study.choices import (
 )
 from sim.study.server import ServerTable
 from sim.thresholds import Threshold
+from sim.tools import Tool
 from workloads.agents import AGENTS, Agents
 from workloads.arrivals import ARRIVALS
 from workloads.errors import BadInput, did_you_mean
@@ -63,6 +65,9 @@ else:
     AgentsTable = choice_of("kind of agents", "kind", AGENTS)
     ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
     LengthTable = choice_of("length law", "kind", LENGTHS)
+
+
+RETRY = Retry()
 
 
 class Replications(Table):
@@ -111,6 +116,34 @@ class RunTable(Table):
     """Share of the baseline's mean within which a difference counts as ``same``."""
 
 
+class RetryTable(Table):
+    """When a request that failed is sent again. The defaults are those of ``policies.retry``.
+
+    The n-th wait after a refusal is ``first_wait`` doubled n - 1 times, at most ``longest_wait``, give or take the
+    jitter; after a broken stream it is n times ``broken_wait``.
+    """
+
+    refused: Annotated[Size, Field(ge=0)] = RETRY.refused.retries
+    """How often after a 429 or 5xx."""
+    first_wait: Annotated[Duration, Field(ge=0)] = RETRY.refused.first_s
+    """The first wait after a 429 or 5xx; it doubles."""
+    longest_wait: Annotated[Duration, Field(ge=0)] = RETRY.refused.longest_s
+    """The longest wait after a 429 or 5xx, but for the jitter."""
+    jitter: Share = RETRY.refused.jitter
+    """Largest relative deviation of these waits, drawn."""
+    broken: Annotated[Size, Field(ge=0)] = RETRY.broken.retries
+    """How often after a stream that broke off or was empty."""
+    broken_wait: Annotated[Duration, Field(ge=0)] = RETRY.broken.first_s
+    """The first wait after one; each later one is so much longer."""
+
+    def build(self) -> Retry:
+        """Return the retry machine's constants."""
+        return Retry(
+            refused=Backoff(self.refused, self.first_wait, RETRY.refused.factor, 0.0, self.longest_wait, self.jitter),
+            broken=Backoff(self.broken, self.broken_wait, step_s=self.broken_wait),
+        )
+
+
 class PolicyTable(Table):
     """What the client does."""
 
@@ -122,6 +155,32 @@ class PolicyTable(Table):
     told: StrictBool = True
     """Whether an agent's instructions say that old results are cleared for it. One that was not told stops early, at
     its ``patience`` share of the budget, or of the window where the context policy has no budget."""
+    retry: RetryTable | None = None
+    """When a request is sent again after 429, 5xx, a broken or an empty stream. When left out: never; ``{}`` has the
+    defaults."""
+
+
+class ToolTable(Table):
+    """The tool call that every answer of a stream is. The true length is the work if it is written in one call.
+
+    A truncated call is rejected (see ``docs/policies.md``) and the next call follows at once, until all is written:
+    calls so linked are a task, see the metrics ``task.*``.
+    """
+
+    kind: Annotated[StrictStr, one_of("kind of tool", [kind.value for kind in ToolKind])] = ToolKind.EDIT.value
+    """What the tool does to the world."""
+    splits: Share
+    """Probability that the model splits its work after a rejected call; else it sends the same call again."""
+    part: LengthTable
+    """Tokens of each part."""
+    rejections: Positive = 10
+    """Rejected calls with which the task is given up."""
+    result_tokens: Annotated[Size, Field(ge=0)] = 50
+    """Tokens of what the tool answers to a call that ran."""
+
+    def build(self) -> Tool:
+        """Return the tool."""
+        return Tool(ToolKind(self.kind), self.splits, self.part.build(), self.rejections, self.result_tokens)
 
 
 def _is_mix(shares: dict[str, float]) -> dict[str, float]:
@@ -151,6 +210,8 @@ class StreamTable(Table):
     """Correlation of the normal scores of prompt and output (a Gaussian copula)."""
     tokenizer: StrictStr = ""
     """Lengths are English and grow with the script as this tokenizer has it; when empty they are the same in all."""
+    tool: ToolTable | None = None
+    """The tool call that every answer is. When left out: answers are text, and each call stands by itself."""
 
     def _check(self) -> None:
         try:
@@ -160,7 +221,7 @@ class StreamTable(Table):
 
     def build(self) -> Stream:
         """Return the stream."""
-        return Stream(**{name: built(getattr(self, name)) for name in type(self).model_fields})
+        return Stream(**{name: built(getattr(self, name)) for name in type(self).model_fields if name != "tool"})
 
 
 def _is_list(streams: object) -> object:
@@ -209,6 +270,11 @@ class WorkloadTable(Table):
                 raise complaints(
                     *(complaint(f"{names[i]!r} is taken by another stream", "streams", i, "name") for i in twice)
                 )
+            tools = {stream.kind or stream.name: stream.tool for stream in reversed(self.streams)}
+            other = [i for i, stream in enumerate(self.streams) if stream.tool != tools[stream.kind or stream.name]]
+            if other:
+                text = "streams of one kind need the same tool: give this one another kind"
+                raise complaints(*(complaint(text, "streams", i, "kind") for i in other))
 
     def _check_agents(self) -> None:
         missing = [
@@ -222,6 +288,10 @@ class WorkloadTable(Table):
     def sessions(self) -> list[Agents]:
         """Return where the agents' sessions come from."""
         return [table.build() for table in self.agents]
+
+    def tools(self) -> dict[str, Tool]:
+        """Return what calls end in, by kind of call."""
+        return {stream.kind or stream.name: stream.tool.build() for stream in self.streams if stream.tool}
 
     def mixture(self) -> Mixture:
         """Return the source of the calls that are drawn."""
