@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sim.outlook import Estimate, Outlook
+
 
 class AdmissionRule:
     """What the scheduler asks of a rule. All sizes are in blocks of ``block_tokens`` tokens."""
@@ -27,6 +29,14 @@ class AdmissionRule:
     """Tokens after which a request that goes on leaves the batch and queues again at the tail; None: it stays."""
     knows: ClassVar[bool] = False
     """Whether the rule is told how long the answer is going to be."""
+    victim: ClassVar[str] = "last"
+    """Whom a rule that grows preempts, unless the server says otherwise: one of :data:`VICTIMS`."""
+    to_tail: ClassVar[bool] = False
+    """Whether a preempted request queues again at the tail, not at the head."""
+
+    def outlook(self) -> Outlook | None:
+        """Return a guess of what the running requests will still need, which an admission leaves room for, or None."""
+        return None
 
     def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
         """Return the blocks charged on admission to a request that has ``generated`` tokens from an earlier stay."""
@@ -174,7 +184,35 @@ class PowerOfTwo(Full):
         return min(1 << (true_tokens - 1).bit_length(), max_tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class Estimated(AdmissionRule):
+    """Charge what is to be computed; leave room for a share of what all may still generate; retract when it was less.
+
+    SGLang 0.5.23: a request enters if its prompt, what it may generate (at most 4,096) and a page are less than what
+    is free beyond the :class:`~sim.outlook.Outlook` of the running ones. When the pool runs out, requests with the
+    shortest answers are retracted until the others have 20 tokens each, and queue again at the tail.
+    """
+
+    name: ClassVar[str] = "estimated"
+    grows: ClassVar[bool] = True
+    victim: ClassVar[str] = "shortest-answer"
+    to_tail: ClassVar[bool] = True
+    estimate: ClassVar[Estimate] = Estimate()
+
+    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
+        """Return ``ceil((prompt + generated) / block_tokens)``."""
+        return -(-(prompt + generated) // block_tokens)
+
+    def outlook(self) -> Outlook:
+        """Return the guess at the start."""
+        return Outlook(self.estimate)
+
+
+VICTIMS = ("last", "least-computed", "shortest-answer")
+"""Whom to preempt: who entered last (vLLM's first come first served); who loses the fewest computed tokens; who has
+generated least, of equal ones the longest prompt (SGLang)."""
+
 RULES: Mapping[str, type[AdmissionRule]] = {
-    rule.name: rule for rule in (Full, Prompt, Chunked, OneStep, Slots, Batch, Oracle, PowerOfTwo)
+    rule.name: rule for rule in (Full, Prompt, Chunked, OneStep, Slots, Batch, Estimated, Oracle, PowerOfTwo)
 }
 """Every rule by the name that studies use."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -53,6 +53,8 @@ class Server:
     chunked_prefill
         Whether a prompt may be computed in pieces. If not, one that exceeds what is left of the budget waits, unless
         it would be the iteration's only prompt.
+    victim
+        Whom a rule that grows preempts, one of :data:`sim.admission.VICTIMS`; None: the rule's own choice.
     prefix_cache
         Whether requests share the blocks of equal beginnings, and blocks that nobody needs stay until they are needed.
     max_waiting
@@ -69,6 +71,7 @@ class Server:
     chunked_prefill: bool
     max_waiting: int | None = None
     prefix_cache: bool = False
+    victim: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -172,6 +175,40 @@ REFUSALS = {BEYOND_WINDOW: ErrorKind.INVALID, BEYOND_POOL: ErrorKind.INVALID, QU
 """Why a server refuses a request, and what its client hears."""
 
 
+def last(running: dict[int, Work], iteration: int) -> Work:
+    """Return the request that entered last."""
+    return running[next(reversed(running))]
+
+
+def least_computed(running: dict[int, Work], iteration: int) -> Work:
+    """Return the request that loses the fewest computed tokens, of equal ones the last that entered.
+
+    Looks at every running request, but only when one is to be preempted.
+    """
+    return min(
+        reversed(running.values()),
+        key=lambda work: work.past if work.todo else work.prompt + work.generated + iteration - work.since,
+    )
+
+
+def shortest_answer(running: dict[int, Work], iteration: int) -> Work:
+    """Return the request that has generated least, of equal ones the longest prompt, then the last that entered.
+
+    Looks at every running request, but only when one is to be preempted.
+    """
+    return min(
+        reversed(running.values()),
+        key=lambda work: (work.generated + (0 if work.todo else iteration - work.since), -work.prompt),
+    )
+
+
+CHOOSE: Mapping[str, Callable[[dict[int, Work], int], Work]] = {
+    "last": last,
+    "least-computed": least_computed,
+    "shortest-answer": shortest_answer,
+}
+"""Whom to preempt, given the running requests in the order in which they entered and the number of iterations."""
+
 NOBODY: Sequence[tuple[Work, int]] = ()
 
 
@@ -207,6 +244,7 @@ class Replica:
         "_budget",
         "_cache",
         "_certain",
+        "_choose",
         "_context",
         "_cut",
         "_decoding",
@@ -214,7 +252,9 @@ class Replica:
         "_entries",
         "_growth",
         "_idle",
+        "_lacking",
         "_longest",
+        "_outlook",
         "_partial",
         "_piecewise",
         "_pool",
@@ -252,6 +292,9 @@ class Replica:
         least = server.rule.need(1, 1, 0, server.block_tokens)
         self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
+        self._choose = CHOOSE[server.victim or server.rule.victim]
+        self._outlook = server.rule.outlook()
+        self._lacking: float | None = None  # tokens that the head of the queue lacks beside the outlook
         self._stay = server.rule.stay
         self._piecewise = server.rule.piecewise and server.chunked_prefill
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
@@ -384,15 +427,16 @@ class Replica:
         if preempted:
             self._make_room(now)
         if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
-            self._preempt(now)
+            self._preempt(self._partial, now)
             preempted = True
         if self._cache is not None:
             self._reclaim(self._cache, self.iterations, self._context)
+        self._lacking = None
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
         decoding, context = self._decoding, self._context
         # Who was preempted may enter at the very next look, without a completion: a first piece needs little room, and
         # a beginning that others share or the cache still holds needs none.
-        again = preempted and (self._piecewise or self._cache is not None)
+        again = preempted and (self._piecewise or self._cache is not None or self._outlook is not None)
         steps = 1 if again else self._longest
         if prompts:
             chunks = [(tokens, work.past) for work, tokens in prompts]
@@ -407,6 +451,8 @@ class Replica:
             base, slope, valid = self._segment(decoding, context)
             self._budget = self.server.max_num_batched_tokens - decoding
         else:
+            if self._outlook is not None:
+                self._outlook.rest()
             return None
         if valid < steps:
             steps = valid
@@ -422,6 +468,9 @@ class Replica:
             if growth is not None and context + decoding * (steps + size) > (pool.blocks - pool.held) * size:
                 free = pool.blocks - pool.held - growth.held(self.iterations, context)
                 steps = min(steps, growth.reach(self.iterations, decoding, free + growth.now(self.iterations)))
+            if self._lacking is not None and self._outlook is not None:
+                lacking = self._lacking - decoding * (size - 1)  # blocks may take so much later than tokens come
+                steps = min(steps, self._outlook.earliest(lacking, decoding, self.iterations))
         self._steps = steps
         self._started_s = now
         self._base, self._slope = base, slope
@@ -442,11 +491,20 @@ class Replica:
             budget -= tokens
             prompts.append((work, tokens))
         open_ = open_ and not (server.rule.closed and running)
+        outlook, expected, may = self._outlook, 0.0, 0
+        if outlook is not None and open_:
+            expected = outlook.tokens(self.iterations)
         while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
             work = waiting[0]
             blocks, loose, found = self._needed(work, budget)
             if self._lacks(blocks + loose + (self._spare if running else 0)):
                 break
+            if outlook is not None:
+                may = outlook.count(work.max_tokens - work.generated)
+                self._lacking = self._free_tokens() - (blocks + loose + 1) * pool.block_tokens - may - expected
+                self._lacking = None if self._lacking > 0 or not running else -self._lacking
+                if self._lacking is not None:
+                    break
             work.found = 0 if found is None else found.tokens
             tokens = todo = work.prompt + work.generated - work.found
             if todo > budget:
@@ -455,6 +513,9 @@ class Replica:
                     self._partial = work
                 elif prompts:
                     break
+            if outlook is not None:
+                outlook.enter(work.max_tokens - work.generated)
+                expected += may  # in full until the next look
             budget -= tokens
             waiting.popleft()
             prompts.append((work, tokens))
@@ -502,6 +563,8 @@ class Replica:
         ):  # what grew in the run took the oldest blocks before anybody gives some back
             self._reclaim(self._cache, iteration + steps - 1, self._context + self._decoding * (steps - 1))
         self.iterations = iteration = iteration + steps
+        if self._outlook is not None and self._decoding:
+            self._outlook.pass_by(steps)
         self._context += self._decoding * steps
         self._steps = 0
         ends = self._ends
@@ -648,6 +711,12 @@ class Replica:
             return False
         return growth.held(self.iterations, self._context) > free
 
+    def _free_tokens(self) -> int:
+        """Return the tokens of the blocks that nobody holds, after what the next iteration takes."""
+        pool, growth = self._pool, self._growth
+        held = pool.held if growth is None else pool.held + growth.held(self.iterations, self._context)
+        return (pool.blocks - held) * pool.block_tokens
+
     def _produce(self, work: Work, now: float) -> None:
         """Let the computed prompt bring its token; the request decodes from the next iteration on."""
         if work is self._partial:
@@ -659,6 +728,8 @@ class Replica:
             work.first_token_s = now
         if work.lease is not None:
             self._share(work, work.lease)
+        if self._outlook is not None:
+            self._outlook.withdraw(work.max_tokens - work.generated)
         work.generated += 1
         left = min(self._sealed[work.number][0], work.max_tokens) - work.generated
         if not left:
@@ -674,6 +745,8 @@ class Replica:
         if self._stay is not None and left >= self._stay:
             left = self._stay - 1
         heappush(self._ends, (iteration + left, entry, work))
+        if self._outlook is not None:
+            self._outlook.decode(work.number, work.max_tokens - work.generated, iteration)
         if self._growth is not None:
             self._growth.join(context, iteration)
             size = self._pool.block_tokens
@@ -695,6 +768,8 @@ class Replica:
         iteration = self.iterations
         work.generated += iteration - work.since
         work.entry = -1
+        if self._outlook is not None:
+            self._outlook.leave(work.number, work.max_tokens - work.generated, iteration)
         context = work.prompt + work.generated
         self._decoding -= 1
         self._context -= context
@@ -730,21 +805,37 @@ class Replica:
     def _make_room(self, now: float) -> None:
         """Preempt the last in while the next iteration lacks blocks."""
         while self._lacks(0):
-            self._preempt(now)
+            self._preempt(self._choose(self._running, self.iterations), now)
+        outlook = self._outlook
+        if outlook is None:
+            return
+        while len(self._running) > 1 and self._free_tokens() < outlook.retract_tokens * len(self._running):
+            self._preempt(self._choose(self._running, self.iterations), now)
+        running = self._running.values()  # looked at one by one, but only when somebody has been preempted
+        generated = sum(work.generated if work.todo else self._generated(work) for work in running)
+        outlook.retract(generated, sum(work.max_tokens for work in running), len(running))
 
-    def _preempt(self, now: float) -> None:
-        """Put the last admitted request back to the head of the queue; it is recomputed, its answer so far included."""
-        work = self._running[next(reversed(self._running))]
+    def _generated(self, work: Work) -> int:
+        """Return the tokens that a decoding request has generated."""
+        return work.generated + self.iterations - work.since
+
+    def _preempt(self, work: Work, now: float) -> None:
+        """Put a request back into the queue; it is recomputed, its answer so far included."""
         if work is self._partial:
             self._withdraw(work, now)
             self._partial = None
+            if self._outlook is not None:
+                self._outlook.withdraw(work.max_tokens - work.generated)
         else:
             self._leave(work, now)
             work.last_token_s = now
         self._let_go(work)
         work.preemptions += 1
         self.preemptions += 1
-        self._waiting.appendleft(work)
+        if self.server.rule.to_tail:
+            self._waiting.append(work)
+        else:
+            self._waiting.appendleft(work)
 
     # ------------------------------------------------------------------ closed forms of the run
 

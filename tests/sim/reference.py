@@ -102,9 +102,31 @@ def serve(
             cache.release(job.kept)
             job.kept = []
 
+    guess = getattr(rule, "estimate", None)
+    share, decoded = guess.first_share if guess else 0.0, 0
+
+    def still_to_come(job: Job) -> int:
+        return min(job.max_tokens - job.made, guess.clip_tokens)
+
+    choose = {
+        "last": lambda: running[-1],
+        "least-computed": lambda: min(
+            running[::-1], key=lambda job: job.prompt + job.made if job.decoding else job.past
+        ),
+        "shortest-answer": lambda: min(running[::-1], key=lambda job: (job.made, -job.prompt)),
+    }[server.victim or rule.victim]
+
+    def preempt(job: Job) -> None:
+        running.remove(job)
+        job.blocks, job.todo = 0, 0
+        job.preemptions += 1
+        let_go(job, ended=False)
+        waiting.insert(len(waiting) if rule.to_tail else 0, job)
+
     while todo or waiting or running:
         if not waiting and not running and todo[0][0] > now:
             now = todo[0][0]
+            share, decoded = guess.first_share if guess else 0.0, 0
         while todo and todo[0][0] <= now:
             at, job = todo.pop(0)
             submit(job, at)
@@ -120,11 +142,12 @@ def serve(
                     job.blocks += 1
                 break
             short = True
-            victim = running.pop()
-            victim.blocks, victim.todo = 0, 0
-            victim.preemptions += 1
-            let_go(victim, ended=False)
-            waiting.insert(0, victim)
+            preempt(choose())
+        if short and guess:
+            while len(running) > 1 and (pool - held()) * size < guess.retract_tokens * len(running):
+                preempt(choose())
+            made, most = sum(job.made for job in running), sum(job.max_tokens for job in running)
+            share, decoded = min(1.0, (made + guess.retract_tokens * len(running)) / (most + 1)), 0
         if piecewise and running and not running[-1].decoding:
             job = running[-1]
             piece = min(job.todo, server.max_num_batched_tokens - sum(other.decoding for other in running))
@@ -133,11 +156,7 @@ def serve(
                 job.blocks += more
             else:
                 short = True
-                running.pop()
-                job.blocks, job.todo = 0, 0
-                job.preemptions += 1
-                let_go(job, ended=False)
-                waiting.insert(0, job)
+                preempt(job)
         reclaim()
         budget = server.max_num_batched_tokens - sum(job.decoding for job in running)
         pieces = []
@@ -146,6 +165,10 @@ def serve(
                 pieces.append((job, min(job.todo, budget)))
                 budget -= pieces[-1][1]
         short = short or (rule.closed and bool(running))
+        if guess:
+            fall = (guess.first_share - guess.least_share) / guess.fall_steps
+            now_share = max(guess.least_share, share - fall * decoded)
+            expected = now_share * sum(map(still_to_come, running))
         while waiting and not short and budget > 0 and len(running) < server.max_num_seqs:
             job = waiting[0]
             found = loose = 0
@@ -160,6 +183,11 @@ def serve(
                 need = rule.need(min(job.prompt + job.made, found + budget), limit(job), 0, size)
             if need - found // size + loose + (rule.spare(pool) if running else 0) > pool - held():
                 break
+            if guess:
+                free = (pool - held() - (need - found // size + loose + 1)) * size - still_to_come(job) - expected
+                if running and free <= 0:
+                    break
+                expected += still_to_come(job)
             whole = job.prompt + job.made - found
             if whole > budget and not server.chunked_prefill and pieces:
                 break
@@ -185,6 +213,7 @@ def serve(
         if not running:
             continue
         decoding = [job for job in running if job.decoding]
+        decoded += bool(decoding)
         chunks = [(tokens, job.past) for job, tokens in pieces]
         context = sum(job.prompt + job.made for job in decoding)
         cost = server.step_time.segment(len(decoding), context, chunks)[0]

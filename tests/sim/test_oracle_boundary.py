@@ -84,9 +84,9 @@ class ReadingVictim(Replica):
 
     __slots__ = ()
 
-    def _preempt(self, now: float) -> None:
-        read(self._running, list(self._waiting))
-        super()._preempt(now)
+    def _preempt(self, work: Work, now: float) -> None:
+        read(work, self._running, list(self._waiting))
+        super()._preempt(work, now)
 
 
 def simulate(policy: Fixed, rule: Full | Prompt, replica: type[Replica] = Replica, kv_tokens: int = 400_000) -> Clients:

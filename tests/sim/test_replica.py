@@ -11,9 +11,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.output import FinishReason
-from sim.admission import RULES, AdmissionRule, Batch, Chunked, Full, OneStep, Oracle, PowerOfTwo, Prompt, Slots
+from sim.admission import (
+    RULES,
+    VICTIMS,
+    AdmissionRule,
+    Batch,
+    Chunked,
+    Estimated,
+    Full,
+    OneStep,
+    Oracle,
+    PowerOfTwo,
+    Prompt,
+    Slots,
+)
 from sim.clock import Clock, Moment
 from sim.hardware import Gpu, Model
+from sim.outlook import Estimate
 from sim.replica import Replica, Server, Work
 from sim.steptime import Chunk, Line, Roofline, Segment, StepTime
 from tests.sim.reference import Job, serve
@@ -121,8 +135,14 @@ class ShortStays(Chunked):
     stay = 3
 
 
+class QuickGuess(Estimated):
+    """SGLang's rule with a clip and a fall that the short answers of these tests reach."""
+
+    estimate = Estimate(clip_tokens=9, first_share=0.7, least_share=0.1, fall_steps=20, retract_tokens=2)
+
+
 def rules(window: int) -> dict[str, list[AdmissionRule]]:
-    made = [Full(), ShortStays(), Slots(window), Batch(), Oracle(), PowerOfTwo(), OneStep()]
+    made = [Full(), ShortStays(), Slots(window), Batch(), Oracle(), PowerOfTwo(), OneStep(), QuickGuess()]
     return {"prompt": [Prompt(), Prompt(watermark=0.1)]} | {rule.name: [rule] for rule in made}
 
 
@@ -130,7 +150,7 @@ def rules(window: int) -> dict[str, list[AdmissionRule]]:
 def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], StepTime], name: str | None = None) -> Server:
     window = draw(st.integers(24, 90))
     some = rules(window)
-    growing = st.sampled_from(["prompt", "prompt", "onestep"])
+    growing = st.sampled_from(["prompt", "prompt", "onestep", "estimated"])
     chosen = draw(st.one_of(growing, growing, st.sampled_from(list(some)))) if name is None else name
     rule = draw(st.sampled_from(some[chosen]))
     block = draw(st.sampled_from([1, 4, 16]))
@@ -145,6 +165,7 @@ def servers(draw: st.DrawFn, step_time: Callable[[st.DrawFn], StepTime], name: s
         max_num_batched_tokens=draw(st.integers(seqs, 40)),
         chunked_prefill=draw(st.booleans()),
         max_waiting=draw(st.sampled_from([None, None, 0, 2])),
+        victim=draw(st.sampled_from([None, None, *VICTIMS])),
     )
 
 
