@@ -96,18 +96,18 @@ def show(study: Study, results: Results, folder: Path, console: Console) -> None
 def _table(study: Study, results: Results) -> Iterator[Text]:
     """Yield the lines of the table, a block of them for each metric; metrics that are 0 under every arm share one."""
     yield Text(_title(study, results), style="bold")
-    unstable = any(arm.status == "unstable" for arm in results.arms.values())
+    stable = [arm for arm in results.arms.values() if arm.status != "unstable"]
     blocks, zero = {}, []
     for metric in HEADLINE:
-        means = [arm.metrics[metric].mean for arm in results.arms.values()]
-        if any(means) or unstable:
+        means = [arm.metrics[metric].mean for arm in stable]
+        if any(means):
             blocks[metric] = [_row(results, name, metric) for name in results.arms]
-        elif None not in means:
+        elif means and None not in means:
             zero.append(metric)
     header = ("", "mean", *(("difference", "ratio", "verdict") if len(results.arms) > 1 else ()))
     columns = zip(header, *(row for block in blocks.values() for row in block), strict=True)
     widths = [max(map(len, column)) for column in columns]
-    yield Text(_aligned(header, widths), style="dim")
+    yield Text(_aligned(header, widths).rstrip(), style="dim")
     for metric, block in blocks.items():
         about = ", ".join(filter(None, (_scale(metric)[1], _direction(metric))))
         yield Text(metric, style="bold").append(f"  {about}", style="not bold dim")
@@ -118,7 +118,8 @@ def _table(study: Study, results: Results) -> Iterator[Text]:
             line.rstrip()
             yield line
     if zero:
-        yield Text(f"0 under every arm: {', '.join(zero)}", style="dim")
+        which = "" if len(stable) == len(results.arms) else "stable "
+        yield Text(f"0 under every {which}arm: {', '.join(zero)}", style="dim")
     yield Text()
 
 
@@ -183,7 +184,7 @@ def _title(study: Study, results: Results) -> str:
     span = "the whole trace" if end == float("inf") and begin == 0 else f"calls from {begin:,.0f} s"
     span += "" if end == float("inf") else f" to {end:,.0f} s"
     if results.replications == 1:
-        return f"{study.name}: {span}, one replication"
+        return f"{study.name}: {span}, one replication: no intervals"
     return f"{study.name}: {span}, {results.replications} replications with common random numbers; 95 % intervals"
 
 
@@ -226,7 +227,7 @@ def _estimate(interval: Interval, scale: float, sign: str = "") -> str:
         return "-"
     mean, half = scale * interval.mean, interval.half_width
     if half is None:
-        return f"{_number(mean, sign)}" + (" (no interval)" if sign else "")
+        return _number(mean, sign if mean else "")
     half *= scale
     if half == 0:
         return f"{_number(mean, sign if mean else '')} ± 0"

@@ -103,7 +103,7 @@ def list_known(
     table = Table(*rows[0], box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*map(_cell, row.values()))
-    Console(width=None if Console().is_terminal else 200).print(table)
+    Console(width=None if Console().is_terminal else 200, markup=False).print(table)
 
 
 def _cell(value: object) -> str:

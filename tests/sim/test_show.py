@@ -79,7 +79,8 @@ def test_a_direction_that_is_neither_has_no_verdict() -> None:
 def test_one_replication_shows_no_interval() -> None:
     text = printed(results({"a": {CALLS: [10.0]}, "b": {CALLS: [8.0]}}))
     assert "±" not in text
-    assert "-2 (no interval)" in text
+    assert "one replication: no intervals" in text
+    assert "mean call time           -2 s" in text
     assert "undecided" in text
 
 
