@@ -118,6 +118,18 @@ ENGINES: Mapping[str, Engine] = {
             memory_share=0.93,
         ),
         Engine(
+            name="sglang-0.5",
+            version="0.5.23",
+            source="SGLang 0.5.23: managers/schedule_policy.py, new_token_ratio_tracker.py, schedule_batch.py; on H100 "
+            "and H200 chunks of 8,192 tokens and a decode graph of 256 requests, page size 1; memory fraction 0.88",
+            admission="estimated",
+            block_tokens=1,
+            max_num_seqs=256,
+            max_num_batched_tokens=8192,
+            chunked_prefill=True,
+            memory_share=0.88,
+        ),
+        Engine(
             name="llama.cpp",
             version="0.4",
             source="llama-server: four slots of the whole context each (-np), logical batches of 2,048 tokens (-b)",

@@ -101,6 +101,7 @@ def server_of(settled: Settled) -> Server:
         chunked_prefill=settled.chunked_prefill,
         max_waiting=settled.max_waiting,
         prefix_cache=settled.prefix_cache,
+        victim=settled.victim,
     )
 
 

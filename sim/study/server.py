@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from pydantic_core import InitErrorDetails
 
-from sim.admission import RULES
+from sim.admission import RULES, VICTIMS
 from sim.engines import ENGINES, Engine
 from sim.faults import Faults
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
@@ -46,6 +46,8 @@ class Settled:
         Most requests running; tokens in a step; requests waiting, None for any number.
     block_tokens, chunked_prefill, watermark, prefix_cache
         As in the study.
+    victim
+        Whom the rule preempts, None for its own choice.
     step_time
         The model of a step's duration.
     """
@@ -63,6 +65,7 @@ class Settled:
     block_tokens: int
     chunked_prefill: bool
     watermark: float
+    victim: str | None
     prefix_cache: bool
     step_time: StepTime
 
@@ -78,6 +81,11 @@ class Settled:
             yield complaint(
                 f"must be at least max_num_seqs ({self.max_num_seqs:,}), got {self.max_num_batched_tokens:,}",
                 "max_num_batched_tokens",
+            )
+        if self.victim is not None and not RULES[self.admission].grows:
+            growing = ", ".join(name for name, rule in sorted(RULES.items()) if rule.grows)
+            yield complaint(
+                f"the rule {self.admission!r} never preempts; those that do are {growing}: leave the key out", "victim"
             )
 
 
@@ -157,6 +165,9 @@ class ServerTable(Table):
     """Whether a prompt may be computed in pieces."""
     watermark: Annotated[Share, Field(lt=1)] | None = None
     """Share of the pool that an admission leaves free (rules that know it)."""
+    victim: Annotated[StrictStr, one_of("victim", VICTIMS)] | None = None
+    """Whom a rule that lets requests grow preempts: last (who entered last), least-computed (who loses the fewest
+    tokens), shortest-answer (who has generated least). When left out: the rule's own choice."""
     prefix_cache: StrictBool | None = None
     """Whether prompts share the KV of equal beginnings."""
     step_time: StepTimeTable | None = None
@@ -199,6 +210,7 @@ class ServerTable(Table):
             block_tokens=own("block_tokens"),
             chunked_prefill=own("chunked_prefill"),
             watermark=own("watermark"),
+            victim=self.victim,
             prefix_cache=bool(self.prefix_cache),
             step_time=self._step_time(gpu, model),
         )

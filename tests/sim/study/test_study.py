@@ -13,6 +13,7 @@ from policies.context import Document001
 from policies.output import Adaptive, Fixed, Progressive
 from sim.hardware import GPUS, MODELS
 from sim.quantities import DURATIONS, SIZES, parse
+from sim.replication import server_of
 from sim.study import load_study, templates
 from sim.study.reference import markdown
 from sim.study.schema import json_schema
@@ -293,6 +294,8 @@ polcy.output.name = "fixed"
         ("server.model=llama-2-70b", "--set server.model", "leaves no room"),
         ("server.step_time=rofline", "--set server.step_time", "did you mean 'roofline'?"),
         ("server.step_time={kind='line', base_s=-1}", "--set server.step_time", "-1"),
+        ("server.victim=lst", "--set server.victim", "did you mean 'last'?"),
+        ("server={engine='tgi-2', gpu='h100', model='llama-3.1-8b', victim='last'}", "server.victim", "never preempts"),
         ("server.prefix_cache=yes", "--set server.prefix_cache", "must be a valid boolean"),
         ("policy.context={name='document-01'}", "--set policy.context.name", "did you mean 'document-001'?"),
         ("policy.context={name='document-001', budget=0}", "--set policy.context.budget", "at least 1"),
@@ -320,6 +323,13 @@ polcy.output.name = "fixed"
 def test_wrong_overrides_are_named(write, override: str, key: str, part: str) -> None:
     found = faults(write(STUDY), [override])
     assert any(key in str(fault) and part in fault.message for fault in found), found
+
+
+def test_a_server_chooses_its_victims(write) -> None:
+    settled = load_study(
+        write(STUDY), ["server.engine=sglang-0.5", "server.victim=least-computed"]
+    ).base.server.settle()
+    assert (settled.admission, server_of(settled).victim) == ("estimated", "least-computed")
 
 
 def test_options_are_named(write) -> None:
