@@ -30,7 +30,7 @@ class AdmissionRule:
     knows: ClassVar[bool] = False
     """Whether the rule is told how long the answer is going to be."""
     victim: ClassVar[str] = "last"
-    """Whom a rule that grows preempts, unless the server says otherwise: one of :data:`VICTIMS`."""
+    """Whom a rule that grows preempts, unless the server says otherwise: one of :data:`sim.victims.VICTIMS`."""
     to_tail: ClassVar[bool] = False
     """Whether a preempted request queues again at the tail, not at the head."""
 
@@ -207,10 +207,6 @@ class Estimated(AdmissionRule):
         """Return the guess at the start."""
         return Outlook(self.estimate)
 
-
-VICTIMS = ("last", "least-computed", "shortest-answer")
-"""Whom to preempt: who entered last (vLLM's first come first served); who loses the fewest computed tokens; who has
-generated least, of equal ones the longest prompt (SGLang)."""
 
 RULES: Mapping[str, type[AdmissionRule]] = {
     rule.name: rule for rule in (Full, Prompt, Chunked, OneStep, Slots, Batch, Estimated, Oracle, PowerOfTwo)

@@ -13,201 +13,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
 import simpy
 
-from policies.output import ErrorKind, FinishReason, Response
-from sim.admission import AdmissionRule
+from policies.output import FinishReason, Response
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
 from sim.prefix_cache import Found, Lease, PrefixCache, Prompt
 from sim.rows import BLOCK
-from sim.steptime import StepTime
+from sim.server import Server
 from sim.timeline import Series, Timeline
+from sim.victims import VICTIMS
+from sim.work import BEYOND_POOL, BEYOND_WINDOW, QUEUE_FULL, REFUSALS, Answer, Work
 
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """What one replica is: the values that the engine's preset and the study give it.
-
-    Attributes
-    ----------
-    rule
-        Admission rule.
-    step_time
-        What an iteration costs.
-    kv_tokens
-        Size of the KV pool, tokens.
-    window
-        Most tokens of prompt and answer together.
-    block_tokens
-        Tokens in a block of the pool.
-    max_num_seqs
-        Most requests in the batch.
-    max_num_batched_tokens
-        Token budget of an iteration, at least ``max_num_seqs``, so that every decoding request advances in each one.
-    chunked_prefill
-        Whether a prompt may be computed in pieces. If not, one that exceeds what is left of the budget waits, unless
-        it would be the iteration's only prompt.
-    victim
-        Whom a rule that grows preempts, one of :data:`sim.admission.VICTIMS`; None: the rule's own choice.
-    prefix_cache
-        Whether requests share the blocks of equal beginnings, and blocks that nobody needs stay until they are needed.
-    max_waiting
-        Requests that may wait when the scheduler has looked; the newest beyond are refused. None: any number.
-    """
-
-    rule: AdmissionRule
-    step_time: StepTime
-    kv_tokens: int
-    window: int
-    block_tokens: int
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    chunked_prefill: bool
-    max_waiting: int | None = None
-    prefix_cache: bool = False
-    victim: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError(
-                f"max_num_batched_tokens = {self.max_num_batched_tokens} is below max_num_seqs = {self.max_num_seqs}: "
-                "not every decoding request could advance in each iteration"
-            )
-
-
-Answer = Callable[["Work"], None]
-
-
-class Work:
-    """A request on the server, as rules and records see it.
-
-    Neither the length that its answer is going to have is here nor the client that knows it: nobody who decides can
-    reach them.
-
-    Attributes
-    ----------
-    number
-        Counts the requests of a replica.
-    prompt, max_tokens
-        As the client sent them, tokens.
-    limit
-        What the admission rule takes for ``max_tokens``: the same, unless it is marked as one that knows more.
-    generated
-        Tokens made up to the last time it entered the batch of decoding requests, or left it.
-    preemptions
-        How often it lost its place.
-    segments
-        What its prompt is made of; None if nobody knows, or nobody keeps it.
-    cached
-        Prompt tokens found in the prefix cache at the first admission.
-    reserved_token_s
-        Tokens charged, integrated over the time in the batch. Under a rule that grows an estimate: the mean context
-        of the stay and the mean fill of blocks.
-    submitted_s, scheduled_s, first_token_s, finished_s
-        When, seconds from 0; nan where it has not happened. ``scheduled_s`` is the first admission.
-    refusal
-        Why the server refused it; an empty string if it did not.
-    response
-        What the client gets; not there before.
-    """
-
-    __slots__ = (
-        "blocks",
-        "cached",
-        "decoded_s",
-        "entry",
-        "finished_s",
-        "first_token_s",
-        "found",
-        "generated",
-        "last_token_s",
-        "lease",
-        "limit",
-        "max_tokens",
-        "number",
-        "past",
-        "preemptions",
-        "prompt",
-        "refusal",
-        "reserved_token_s",
-        "response",
-        "scheduled_s",
-        "segments",
-        "since",
-        "submitted_s",
-        "todo",
-    )
-
-    blocks: int  # charged at the admission
-    todo: int  # prompt tokens still to compute
-    past: int  # prompt tokens computed
-    since: int  # iteration at which its present stay among the decoding requests began
-    decoded_s: float  # when that was
-    last_token_s: float  # when it was preempted
-    response: Response
-
-    def __init__(self, number: int, prompt: int, max_tokens: int, now: float, segments: Prompt | None) -> None:
-        self.number = number
-        self.prompt = prompt
-        self.max_tokens = self.limit = max_tokens
-        self.submitted_s = now
-        self.segments = segments
-        self.lease: Lease | None = None  # its hold on shared blocks
-        self.found = self.cached = 0  # prompt tokens found at this admission, and at the first
-        self.generated = 0
-        self.entry = -1  # number of its present stay among the decoding requests, -1 while there is none
-        self.preemptions = 0
-        self.reserved_token_s = 0.0
-        self.scheduled_s = self.first_token_s = self.finished_s = math.nan
-        self.refusal = ""
-
-
-BEYOND_WINDOW = "beyond the window"
-BEYOND_POOL = "beyond the pool"
-QUEUE_FULL = "queue is full"
-REFUSALS = {BEYOND_WINDOW: ErrorKind.INVALID, BEYOND_POOL: ErrorKind.INVALID, QUEUE_FULL: ErrorKind.RATE_LIMITED}
-"""Why a server refuses a request, and what its client hears."""
-
-
-def last(running: dict[int, Work], iteration: int) -> Work:
-    """Return the request that entered last."""
-    return running[next(reversed(running))]
-
-
-def least_computed(running: dict[int, Work], iteration: int) -> Work:
-    """Return the request that loses the fewest computed tokens, of equal ones the last that entered.
-
-    Looks at every running request, but only when one is to be preempted.
-    """
-    return min(
-        reversed(running.values()),
-        key=lambda work: work.past if work.todo else work.prompt + work.generated + iteration - work.since,
-    )
-
-
-def shortest_answer(running: dict[int, Work], iteration: int) -> Work:
-    """Return the request that has generated least, of equal ones the longest prompt, then the last that entered.
-
-    Looks at every running request, but only when one is to be preempted.
-    """
-    return min(
-        reversed(running.values()),
-        key=lambda work: (work.generated + (0 if work.todo else iteration - work.since), -work.prompt),
-    )
-
-
-CHOOSE: Mapping[str, Callable[[dict[int, Work], int], Work]] = {
-    "last": last,
-    "least-computed": least_computed,
-    "shortest-answer": shortest_answer,
-}
-"""Whom to preempt, given the running requests in the order in which they entered and the number of iterations."""
+__all__ = ["Replica", "Server", "Work"]
 
 NOBODY: Sequence[tuple[Work, int]] = ()
 
@@ -292,7 +114,7 @@ class Replica:
         least = server.rule.need(1, 1, 0, server.block_tokens)
         self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
-        self._choose = CHOOSE[server.victim or server.rule.victim]
+        self._choose = VICTIMS[server.victim or server.rule.victim]
         self._outlook = server.rule.outlook()
         self._lacking: float | None = None  # tokens that the head of the queue lacks beside the outlook
         self._stay = server.rule.stay

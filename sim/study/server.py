@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from pydantic_core import InitErrorDetails
 
-from sim.admission import RULES, VICTIMS
+from sim.admission import RULES
 from sim.engines import ENGINES, Engine
 from sim.faults import Faults
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
@@ -17,6 +17,7 @@ from sim.quantities import Positive, Share, Size
 from sim.steptime import STEP_TIMES, StepTime
 from sim.study.choices import Choice, Table, choice_of, complaint, complaints, one_of, table_of
 from sim.study.tree import Value
+from sim.victims import VICTIMS
 from workloads.errors import BadInput, Fault
 
 GIVEN = ("gpu", "model", "tensor_parallel")

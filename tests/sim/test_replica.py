@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from policies.output import FinishReason
 from sim.admission import (
     RULES,
-    VICTIMS,
     AdmissionRule,
     Batch,
     Chunked,
@@ -30,6 +29,7 @@ from sim.hardware import Gpu, Model
 from sim.outlook import Estimate
 from sim.replica import Replica, Server, Work
 from sim.steptime import Chunk, Line, Roofline, Segment, StepTime
+from sim.victims import VICTIMS
 from tests.sim.reference import Job, serve
 
 Arrival = tuple[float, int, int, int]
