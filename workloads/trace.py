@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -354,38 +353,6 @@ class Trace:
         if self.session is not None:
             columns["session"] = np.concatenate(sessions)[order]
         return Trace(**columns)
-
-    def write(self, path: str | Path) -> None:
-        """Write the trace as Parquet or CSV, by the name's suffix; the file appears whole or not at all.
-
-        Raises
-        ------
-        workloads.errors.BadInput
-            If the suffix is neither ``.parquet`` nor ``.csv``.
-        """
-        from workloads.readers.columnar import write_trace
-
-        write_trace(self, Path(path))
-
-
-def read_trace(path: str | Path, format: str = "auto") -> Trace:
-    """Return the calls in a file, timed from the first arrival.
-
-    Parameters
-    ----------
-    path
-        A file, plain or compressed.
-    format
-        A name of `workloads.readers.FORMATS`, or ``auto`` to recognise it by the contents.
-
-    Raises
-    ------
-    workloads.errors.BadInput
-        All faults of the file at once.
-    """
-    from workloads.readers import read_recording
-
-    return read_recording(path, format).timed()
 
 
 def _column(name: str, values: ArrayLike, dtype: type) -> NDArray[Any]:

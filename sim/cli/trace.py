@@ -75,11 +75,11 @@ def import_(
     skip_bad: SkipBad = False,
 ) -> None:
     """Convert a log to a trace that studies replay."""
-    from workloads.readers import read_recording
+    from workloads.readers import read_recording, write_trace
 
     recording = read_recording(file, format, skip_bad)
     trace = recording.timed()
-    trace.write(output)
+    write_trace(trace, output)
     _print_notes(recording)
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
 
@@ -96,6 +96,7 @@ def synth(
     """Draw a study's calls up to its horizon and write them as a trace: what every arm of a replication meets."""
     from sim.study import load_study
     from workloads.errors import BadInput, Fault
+    from workloads.readers import write_trace
     from workloads.source import until
 
     loaded = load_study(study, overrides or (), seed)
@@ -107,7 +108,7 @@ def synth(
             Fault("its workload are agents, whose calls depend on the answers; use a study of streams", study)
         )
     trace = until(source.blocks(loaded.seed, replication), loaded.run.horizon_s)
-    trace.write(output)
+    write_trace(trace, output)
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
 
 

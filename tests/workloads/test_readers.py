@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.errors import BadInput
-from workloads.readers import FORMATS, read_recording
+from workloads.readers import FORMATS, read_recording, read_trace, write_trace
 from workloads.readers.stream import MAX_RATIO
-from workloads.trace import read_trace
 
 from .samples import SAMPLES, lines
 
@@ -91,7 +90,7 @@ def test_transcripts_keep_counts_and_no_text(write, tmp_path) -> None:
     assert trace.think_s.tolist()[1:] == [3.0]
     assert trace.service_s.tolist() == [4.0, 2.0]
     assert any("1 tool results" in note and "500" in note for note in recording.notes)
-    trace.write(tmp_path / "t.parquet")
+    write_trace(trace, tmp_path / "t.parquet")
     assert b"secret" not in (tmp_path / "t.parquet").read_bytes()
 
 

@@ -11,10 +11,11 @@ import pytest
 from workloads.arrivals import Gamma, Poisson, Ticks
 from workloads.errors import BadInput
 from workloads.lengths import Constant, Lognormal, Uniform
+from workloads.readers import read_trace
 from workloads.scripts import RATIOS, TOKENIZERS
 from workloads.source import Mixture, Replay, Source, Stream, until
 from workloads.tokenizers import missing
-from workloads.trace import Trace, read_trace
+from workloads.trace import Trace
 
 CHAT = Stream("chat", Poisson(2.0), Lognormal(900, p99=30_000), Lognormal(600, p99=5_000), {"latin": 3, "han": 1})
 AGENT = Stream("agent", Gamma(0.5, 3.0), Uniform(1, 9), Constant(5), kind="tool")

@@ -13,8 +13,9 @@ import pytest
 
 from workloads.arrivals import Gamma, Poisson
 from workloads.lengths import Geometric, Lognormal
+from workloads.readers import read_trace, write_trace
 from workloads.source import Mixture, Stream
-from workloads.trace import Trace, read_trace
+from workloads.trace import Trace
 
 MILLION = 1_000_000
 CHAT = Stream("chat", Poisson(20.0), Lognormal(900, p99=30_000), Lognormal(600, p99=5_000, runaway=0.001))
@@ -37,7 +38,7 @@ def test_draw_a_million_calls(benchmark) -> None:
 
 def test_open_a_million_rows(benchmark, tmp_path: Path) -> None:
     path = tmp_path / "million.parquet"
-    Trace.concat(drawn()).write(path)
+    write_trace(Trace.concat(drawn()), path)
     assert len(benchmark(read_trace, path)) >= MILLION
 
 
@@ -49,7 +50,7 @@ def test_read_the_azure_trace(benchmark, shared: Path) -> None:
 GROWTH = """
     import resource, sys
     import numpy, pyarrow, scipy.special, workloads.readers
-    from workloads.trace import read_trace
+    from workloads.readers import read_trace
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     read_trace(sys.argv[1])
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
@@ -62,7 +63,7 @@ def test_a_million_rows_take_less_than_150_megabytes(tmp_path: Path) -> None:
     rng = np.random.Generator(np.random.Philox(1))
     path = tmp_path / "million.parquet"
     trace = Trace(np.cumsum(rng.exponential(1.0, n)), rng.integers(1, 99_999, n), rng.integers(1, 9_999, n))
-    trace.write(path)
+    write_trace(trace, path)
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(GROWTH), str(path)], capture_output=True, text=True, check=True
     )

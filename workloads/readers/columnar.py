@@ -209,8 +209,15 @@ def _segment_lists(lists: dict[str, pa.ChunkedArray], block: int, build: Build) 
     return None
 
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace as ``.parquet`` or ``.csv``; the file appears whole or not at all."""
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write a trace as Parquet or CSV, by the name's suffix; the file appears whole or not at all.
+
+    Raises
+    ------
+    workloads.errors.BadInput
+        If the suffix is neither ``.parquet`` nor ``.csv``, or the file cannot be written.
+    """
+    path = Path(path)
     writers: dict[str, Callable[[Trace, Path], None]] = {".parquet": _write_parquet, ".csv": _write_csv}
     write = writers.get(path.suffix.lower())
     if write is None:
