@@ -140,7 +140,13 @@ def settings_of(study: Study) -> dict[str, Setting]:
 
 
 def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -> Results:
-    """Run a study.
+    """Run a study without cases; see :func:`conduct_cases`."""
+    (results,) = conduct_cases(study, jobs, progress, sink).values()
+    return results
+
+
+def conduct_cases(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -> dict[str, Results]:
+    """Run a study: each of its cases is an experiment by itself, with its own window and number of replications.
 
     Parameters
     ----------
@@ -153,6 +159,11 @@ def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -
     sink
         Gets what happened, replication by replication.
 
+    Returns
+    -------
+    dict
+        Results by case; by ``""`` for a study without cases.
+
     Raises
     ------
     BadInput
@@ -160,11 +171,20 @@ def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -
     """
     began = time.process_time()
     settings = settings_of(study)
+    found = {}
+    with _Crew(settings, study.seed, jobs, progress) as crew:
+        for case, part in study.by_case().items():
+            found[case] = _conduct(part, {name: settings[name] for name in part.arms}, crew, sink, began)
+            began = time.process_time()
+    return found
+
+
+def _conduct(study: Study, settings: Mapping[str, Setting], crew: _Crew, sink: Sink, began: float) -> Results:
     baseline, *others = study.arms
     rule = study.run.replications
     wanted = rule if isinstance(rule, int) else rule.min
     gathered = {name: _Gathered() for name in study.arms}
-    requests, elsewhere_s = 0, 0.0
+    requests, elsewhere_s = 0, crew.elsewhere_s
 
     def take(window: tuple[float, float], name: str, number: int, run: Replication) -> None:
         nonlocal requests
@@ -175,18 +195,16 @@ def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -
         gathered[name].look(run)
         sink(name, number, run)
 
-    with _Crew(settings, study.seed, jobs, progress) as crew:
-        first = list(crew.run((baseline, number) for number in range(wanted)))
-        window, warnings = _window(study, [run for _, _, run in first], settings[baseline].tick_s)
-        while first:
-            take(window, *first.pop(0))
-        for name, number, run in crew.run((name, number) for name in others for number in range(wanted)):
+    first = list(crew.run((baseline, number) for number in range(wanted)))
+    window, warnings = _window(study, [run for _, _, run in first], settings[baseline].tick_s)
+    while first:
+        take(window, *first.pop(0))
+    for name, number, run in crew.run((name, number) for name in others for number in range(wanted)):
+        take(window, name, number, run)
+    while isinstance(rule, Replications) and not _precise(rule, gathered):
+        for name, number, run in crew.run((name, wanted) for name in study.arms):
             take(window, name, number, run)
-        while isinstance(rule, Replications) and not _precise(rule, gathered):
-            for name, number, run in crew.run((name, wanted) for name in study.arms):
-                take(window, name, number, run)
-            wanted += 1
-        elsewhere_s = crew.elsewhere_s
+        wanted += 1
     arms = {name: _result(study, settings[name], window, gathered[name], warnings, name) for name in study.arms}
     warnings += _remarks(study, settings, arms, gathered, wanted)
     comparisons = {
@@ -200,7 +218,7 @@ def conduct(study: Study, jobs: int, progress: Callable[[], None], sink: Sink) -
         for metric in METRICS
         if "unstable" not in (arms[name].status, arms[baseline].status)
     }
-    cpu_s = time.process_time() - began + elsewhere_s
+    cpu_s = time.process_time() - began + crew.elsewhere_s - elsewhere_s
     return Results(arms, comparisons, wanted, window, warnings, requests, cpu_s)
 
 
@@ -244,7 +262,10 @@ def _result(
     if status == "steady" and not isinstance(setting.source, Replay):
         first, last = (round(edge / setting.tick_s) for edge in window)
         times = (np.arange(first, last) + 0.5) * setting.tick_s
-        waiting = np.array([levels[first:last] for levels in arm.waiting])
+        waiting = np.zeros((len(arm.waiting), last - first))  # nobody waits after the end of a replication
+        for row, levels in zip(waiting, arm.waiting, strict=True):
+            inside = levels[first:last]
+            row[: len(inside)] = inside
         if is_unstable(times, waiting, intervals["running.mean"].mean or 0.0):
             status = "unstable"
             intervals = dict.fromkeys(METRICS, Interval(None, None, None, 0))

@@ -14,8 +14,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from numpy.typing import NDArray
 
 from sim.experiment import ArmResult, Results
+from sim.metrics import METRICS
 from sim.records import OUTCOMES
 from sim.replication import Replication
+from sim.study import Study
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 """Okabe and Ito's palette, which colour-blind readers tell apart; dashes tell the arms apart in print."""
@@ -82,6 +84,32 @@ def draw(sketch: Sketch, results: Results, path_of: Mapping[str, Path]) -> None:
     _latency(sketch, results).savefig(path_of["latency"], dpi=130)
     _pool(sketch, results).savefig(path_of["kv"], dpi=130)
     _queue(sketch, results).savefig(path_of["queue"], dpi=130)
+
+
+def draw_cases(study: Study, found: Mapping[str, Results], path: Path) -> None:
+    """Write a picture of every case as PNG: what its arms are ranked by first, with intervals."""
+    metric = study.run.rank_by[0]
+    title = f"{study.name}: {metric}, {METRICS[metric].unit}; 95 % intervals; {METRICS[metric].better} is better"
+    columns = min(3, len(found))
+    rows = math.ceil(len(found) / columns)
+    arms = max(len(results.arms) for results in found.values())
+    size = (3.7 * columns + 1.2, 0.6 + rows * (0.7 + 0.17 * arms))
+    figure, axes = _figure(rows, columns, title, size)
+    for panel, (one, (case, results)) in enumerate(zip(axes, found.items(), strict=False)):
+        names = [name.removeprefix(f"{case}/") for name in results.arms]
+        for place, arm in enumerate(results.arms.values()):
+            interval = arm.metrics[metric]
+            if interval.mean is None:
+                one.annotate(arm.status, (0.02, place), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+                continue
+            half = interval.half_width or 0.0
+            one.errorbar(interval.mean, place, xerr=half, fmt="o", markersize=4, color=COLOURS[place % len(COLOURS)])
+        one.set_title(case, fontsize=9, loc="left", fontweight="bold")
+        one.set_yticks(range(len(names)), [] if panel % columns else names)
+        one.set_ylim(len(names) - 0.5, -0.5)
+    for one in axes[len(found) :]:
+        one.remove()
+    figure.savefig(path, dpi=130)
 
 
 def _figure(rows: int, columns: int, title: str, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

@@ -91,6 +91,7 @@ def compare(
     arm: Sequence[float | None],
     better: Better | None,
     same_within: float = 0.01,
+    confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Return what the replications of two arms say about one metric; the k-th values of both met the same calls.
 
@@ -102,18 +103,20 @@ def compare(
         Which direction is better, None for neither.
     same_within
         Share of the baseline's mean within which a difference does not matter.
+    confidence
+        Of the intervals.
     """
     pairs = [(b, a) for b, a in zip(baseline, arm, strict=True) if b is not None and a is not None]
     differences = [a - b for b, a in pairs]
-    difference = t_interval(differences)
+    difference = t_interval(differences, confidence)
     margin = same_within * abs(math.fsum(b for b, _ in pairs) / len(pairs)) if pairs else 0.0
-    return Comparison(difference, _ratio(pairs), _verdict(difference, differences, margin, better))
+    return Comparison(difference, _ratio(pairs, confidence), _verdict(difference, differences, margin, better))
 
 
-def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval:
+def _ratio(pairs: Sequence[tuple[float, float]], confidence: float) -> Interval:
     if not pairs or any(b <= 0 or a <= 0 for b, a in pairs):
         return Interval(None, None, None, len(pairs))
-    log = t_interval([math.log(a) - math.log(b) for b, a in pairs])
+    log = t_interval([math.log(a) - math.log(b) for b, a in pairs], confidence)
     mean, low, high = (None if end is None else _exp(end) for end in (log.mean, log.low, log.high))
     return Interval(mean, low, high, log.n)
 

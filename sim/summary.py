@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sim.experiment import Results
+from sim.ranking import rankings
 from sim.stats import Interval
 from sim.study import Study
 
@@ -60,6 +61,53 @@ def summarise(study: Study, results: Results, command: str, speed: Mapping[str, 
         ],
         "speed": dict(speed),
     }
+
+
+def summarise_cases(
+    study: Study, found: Mapping[str, Results], command: str, speed: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the document of a study with cases: one for all, arms named ``CASE/ARM``, and what each case says.
+
+    Parameters
+    ----------
+    study, found
+        What was asked and what was found, by case.
+    command, speed
+        As in :func:`summarise`.
+    """
+    studies, ranked = study.by_case(), rankings(study, found)
+    parts = {case: summarise(studies[case], results, command, speed) for case, results in found.items()}
+    document = next(iter(parts.values()))
+    windows = {case: part.pop("window_s") for case, part in parts.items()}
+    return {
+        **document,
+        "replications": max(results.replications for results in found.values()),
+        "warnings": warnings(found),
+        "cases": {
+            case: {
+                "replications": results.replications,
+                "window_s": windows[case],
+                "ranking": {
+                    metric: {arm: places and asdict(places) for arm, places in ranking.items()}
+                    for metric, ranking in ranked[case].items()
+                },
+            }
+            for case, results in found.items()
+        },
+        "arms": {name: arm for part in parts.values() for name, arm in part["arms"].items()},
+        "comparisons": [comparison for part in parts.values() for comparison in part["comparisons"]],
+    }
+
+
+def warnings(found: Mapping[str, Results]) -> list[str]:
+    """Return the warnings of all cases: one that all have once, any other with its case."""
+    every = [text for text in next(iter(found.values())).warnings if all(text in r.warnings for r in found.values())]
+    return every + [
+        text if text.startswith(f"{case}/") else f"{case}: {text}"
+        for case, results in found.items()
+        for text in results.warnings
+        if text not in every
+    ]
 
 
 def _ends(interval: Interval) -> dict[str, float | None]:

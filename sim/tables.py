@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as csv_format
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from sim.experiment import Results
+from sim.experiment import ArmResult, Results
 from sim.metrics import METRICS
+from sim.ranking import Places, Ranking, Standing, rankings, standing
 from sim.stats import Interval
 from sim.study import Study
+from sim.summary import warnings
 from sim.thresholds import Outcome
 
 HEADLINE = (
@@ -83,19 +85,98 @@ def progress(study: Study) -> Iterator[Callable[[], None]]:
 
 def show(study: Study, results: Results, folder: Path, console: Console) -> None:
     """Print the answer: metric by metric the arms, each with its difference from the first, and how sure it is."""
-    for line in (*_table(study, results), *_answers(results)):
-        console.print(line, soft_wrap=True, highlight=False)
+    lines = [*_table(study, results), *_answers(results), *_outcomes(study, results)]
+    _print(console, lines, results.warnings, folder)
+
+
+def show_cases(study: Study, found: Mapping[str, Results], folder: Path, console: Console) -> None:
+    """Print a table for each case: its arms in the order of their places; then the places over all cases."""
+    ranked = rankings(study, found)
+    lines = [line for case, results in found.items() for line in _case(study, case, results, ranked[case])]
+    lines += _over_cases(study, ranked)
+    lines += [line for results in found.values() for line in _outcomes(study, results)]
+    _print(console, lines, warnings(found), folder)
+
+
+def _outcomes(study: Study, results: Results) -> Iterator[Text]:
     for name, metric, outcome in thresholds(study, results):
         verdict = f"threshold {metric} {study.thresholds[metric]}: {outcome} for {name}"
-        console.print(Text(verdict, style=OUTCOME_COLOUR[outcome]), soft_wrap=True)
-    for warning in results.warnings:
-        console.print(Text(f"note: {warning}", style="yellow"), soft_wrap=True)
+        yield Text(verdict, style=OUTCOME_COLOUR[outcome])
+
+
+def _print(console: Console, lines: Iterable[Text], warnings: Iterable[str], folder: Path) -> None:
+    for line in (*lines, *(Text(f"note: {warning}", style="yellow") for warning in warnings)):
+        console.print(line, soft_wrap=True, highlight=False)
     console.print(f"results: {folder}", soft_wrap=True, highlight=False)
+
+
+def _case(study: Study, case: str, results: Results, ranking: Mapping[str, Ranking]) -> Iterator[Text]:
+    """Yield the table of a case: a row an arm, its value and its places under each metric."""
+    yield Text(_title(case, results), style="bold")
+    decisive = ranking[study.run.rank_by[0]]
+    order = sorted(decisive, key=lambda arm: (_middle(decisive[arm]), list(decisive).index(arm)))
+    rows = [
+        [
+            arm,
+            *(
+                cell
+                for metric, places in ranking.items()
+                for cell in (
+                    _value(results.arms[f"{case}/{arm}"], metric),
+                    _place(places[arm]),
+                )
+            ),
+        ]
+        for arm in order
+    ]
+    yield from _grid([cell for metric in ranking for cell in (_headed(metric), "place")], rows)
+
+
+def _over_cases(study: Study, ranked: Mapping[str, Mapping[str, Ranking]]) -> Iterator[Text]:
+    """Yield the table of all cases: under each metric how often an arm is the best, and how bad it gets."""
+    title = f"{study.name}: in how many of {len(ranked)} cases an arm is the best for sure, and in how many it may be;"
+    yield Text(f"{title} the best and the worst place left open to it (95 % for all places of a case)", "bold")
+    arms = next(iter(next(iter(ranked.values())).values()))
+    rows = []
+    for arm in arms:
+        standings = [standing(ranked[case][metric][arm] for case in ranked) for metric in study.run.rank_by]
+        cells = [cell for of in standings for cell in (_span(of.surely_first, of.maybe_first), _open(of))]
+        rows.append([arm, *cells])
+    yield from _grid([cell for metric in study.run.rank_by for cell in (f"{metric}  best", "places")], rows)
+
+
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Text]:
+    widths = [max(map(len, column)) for column in zip(["", *header], *rows, strict=True)]
+    yield Text(f"  {_aligned(['', *header], widths)}".rstrip(), style="dim")
+    for row in rows:
+        yield Text(f"  {_aligned(row, widths)}".rstrip())
+    yield Text()
+
+
+def _headed(metric: str) -> str:
+    unit = _scale(metric)[1]
+    return f"{metric}  {unit}" if unit else metric
+
+
+def _middle(places: Places | None) -> float:
+    return math.inf if places is None else places.first + places.last
+
+
+def _place(places: Places | None) -> str:
+    return "-" if places is None else _span(places.first, places.last)
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low}..{high}"
+
+
+def _open(of: Standing) -> str:
+    return f"{_place(of.places)}{f', none in {of.unplaced}' if of.unplaced else ''}"
 
 
 def _table(study: Study, results: Results) -> Iterator[Text]:
     """Yield the lines of the table, a block of them for each metric; metrics that are 0 under every arm share one."""
-    yield Text(_title(study, results), style="bold")
+    yield Text(_title(study.name, results), style="bold")
     stable = [arm for arm in results.arms.values() if arm.status != "unstable"]
     blocks, zero = {}, []
     for metric in HEADLINE:
@@ -136,7 +217,7 @@ def _row(results: Results, name: str, metric: str) -> tuple[str, ...]:
     """Return the cells of an arm: its name, its mean; with several arms difference, ratio and verdict."""
     arm, comparison = results.arms[name], results.comparisons.get((name, metric))
     scale, _ = _scale(metric)
-    cells = (f"  {name}", "unstable" if arm.status == "unstable" else _estimate(arm.metrics[metric], scale))
+    cells = (f"  {name}", _value(arm, metric))
     if len(results.arms) == 1:
         return cells
     if comparison is None or comparison.difference.mean is None:
@@ -146,18 +227,23 @@ def _row(results: Results, name: str, metric: str) -> tuple[str, ...]:
     return (*cells, _estimate(comparison.difference, scale, "+"), _ratio(comparison.ratio), verdict)
 
 
-def csv(results: Results) -> str:
+def _value(arm: ArmResult, metric: str) -> str:
+    return "unstable" if arm.status == "unstable" else _estimate(arm.metrics[metric], _scale(metric)[0])
+
+
+def csv(*found: Results) -> str:
     """Return every metric of every arm as CSV, with its difference from the first arm."""
     text = io.StringIO()
     writer = csv_format.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for name, arm in results.arms.items():
-        for metric, interval in arm.metrics.items():
-            row = [name, arm.status, metric, METRICS[metric].unit, *_ends(interval), interval.n]
-            comparison = results.comparisons.get((name, metric))
-            if comparison is not None:
-                row += [*_ends(comparison.difference), *_ends(comparison.ratio), comparison.verdict]
-            writer.writerow(row + [""] * (len(COLUMNS) - len(row)))
+    for results in found:
+        for name, arm in results.arms.items():
+            for metric, interval in arm.metrics.items():
+                row = [name, arm.status, metric, METRICS[metric].unit, *_ends(interval), interval.n]
+                comparison = results.comparisons.get((name, metric))
+                if comparison is not None:
+                    row += [*_ends(comparison.difference), *_ends(comparison.ratio), comparison.verdict]
+                writer.writerow(row + [""] * (len(COLUMNS) - len(row)))
     return text.getvalue()
 
 
@@ -169,9 +255,9 @@ def thresholds(study: Study, results: Results) -> Iterator[tuple[str, str, Outco
             yield name, metric, "fail" if arm.status == "unstable" else threshold.decide(interval.low, interval.high)
 
 
-def exit_code(study: Study, results: Results) -> int:
+def exit_code(study: Study, *found: Results) -> int:
     """Return 3 if a threshold failed, else 4 if one is undecided, else 0."""
-    outcomes = {outcome for _, _, outcome in thresholds(study, results)}
+    outcomes = {outcome for results in found for _, _, outcome in thresholds(study, results)}
     return FAILED if "fail" in outcomes else UNDECIDED if "undecided" in outcomes else 0
 
 
@@ -179,13 +265,13 @@ def _ends(interval: Interval) -> list[float | None]:
     return [interval.mean, interval.low, interval.high]
 
 
-def _title(study: Study, results: Results) -> str:
+def _title(name: str, results: Results) -> str:
     begin, end = results.window_s
     span = "the whole trace" if end == float("inf") and begin == 0 else f"calls from {begin:,.0f} s"
     span += "" if end == float("inf") else f" to {end:,.0f} s"
     if results.replications == 1:
-        return f"{study.name}: {span}, one replication: no intervals"
-    return f"{study.name}: {span}, {results.replications} replications with common random numbers; 95 % intervals"
+        return f"{name}: {span}, one replication: no intervals"
+    return f"{name}: {span}, {results.replications} replications with common random numbers; 95 % intervals"
 
 
 def _answers(results: Results) -> Iterator[Text]:

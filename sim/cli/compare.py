@@ -70,10 +70,10 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
     from rich.console import Console
 
     from sim import plots, tables
-    from sim.experiment import conduct
+    from sim.experiment import conduct_cases
     from sim.folder import Folder
     from sim.speed import Meter
-    from sim.summary import dumps, summarise
+    from sim.summary import dumps, summarise, summarise_cases
 
     meter = Meter()
     jobs = jobs or len(os.sched_getaffinity(0))
@@ -86,21 +86,32 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
                 sketch.take(arm, happened)
 
         with tables.progress(study) as advance:
-            results = conduct(study, jobs, advance, keep)
-        simulated_s = results.cpu_s - meter.write_cpu_s
+            found = conduct_cases(study, jobs, advance, keep)
+        results = list(found.values())
+        simulated_s = sum(one.cpu_s for one in results) - meter.write_cpu_s
         with meter.writing():
-            plots.draw(sketch, results, {name: folder.file(f"{name}.png") for name in plots.NAMES})
+            if study.cases:
+                plots.draw_cases(study, found, folder.file("cases.png"))
+            else:
+                plots.draw(sketch, found[""], {name: folder.file(f"{name}.png") for name in plots.NAMES})
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        summary = summarise(study, results, command, meter.block(results.requests, simulated_s))
+        speed = meter.block(sum(one.requests for one in results), simulated_s)
+        summary = (
+            summarise_cases(study, found, command, speed)
+            if study.cases
+            else summarise(study, found[""], command, speed)
+        )
         folder.text("study.toml", study.resolved())
         folder.text("summary.json", dumps(summary) + "\n")
     if as_json:
         print(dumps(summary))
     elif as_csv:
-        print(tables.csv(results), end="")
+        print(tables.csv(*results), end="")
+    elif study.cases:
+        tables.show_cases(study, found, folder.path, Console())
     else:
-        tables.show(study, results, folder.path, Console())
-    raise typer.Exit(tables.exit_code(study, results))
+        tables.show(study, found[""], folder.path, Console())
+    raise typer.Exit(tables.exit_code(study, *results))
 
 
 if TYPE_CHECKING:

@@ -58,7 +58,8 @@ def describe(study: Study) -> str:
     )
     lines = [f"{study.name}: {run.kind}, {span}, {times}, seed {study.seed}"]
     width = max(map(len, study.arms))
-    for position, (name, arm) in enumerate(study.arms.items()):
+    baselines = [next(iter(part.arms)) for part in study.by_case().values() if len(part.arms) > 1]
+    for name, arm in study.arms.items():
         facts = _arm(arm)
         hardware = f"{facts['tensor_parallel']} x {facts['gpu']}" if facts["gpu"] else "no GPU named"
         workload = facts["workload"]
@@ -69,7 +70,7 @@ def describe(study: Study) -> str:
             f"  {name:{width}}  {facts['policy']}{context} on {facts['engine']} ({facts['admission']}),"
             f" {facts['model'] or 'no model'} on {hardware}, {facts['kv_tokens']:,} KV tokens,"
             f" window {facts['window']:,}; {users}"
-            f"{'  (baseline)' if position == 0 and len(study.arms) > 1 else ''}"
+            f"{'  (baseline)' if name in baselines else ''}"
         )
     return "\n".join(lines)
 

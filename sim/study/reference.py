@@ -39,8 +39,14 @@ This page is made from the code: `python -m sim.study.reference > docs/study.md`
 - **Arms.** `[arms.NAME]` is the base with the arm's `server`, `policy` and `workload` laid over it, key by key. A table
   that gives `name`, `kind` or `engine` another value than the base *replaces* the base's table. The first arm is the
   baseline. Without arms there is one, named `base`.
-- **`--set KEY=VALUE`** changes the base; `arms.NAME.KEY` reaches an arm. The value is read as TOML, and as text where
-  it is none. Another `name` or `kind` replaces its table here too; another `engine` keeps model and GPU.
+- **Cases.** `[cases.NAME]` says under which other circumstances all arms are compared: other lengths, another server,
+  another step time. Its tables are laid over every arm, key by key; another `name` or `kind` replaces a table, another
+  `engine` keeps model and GPU. Each case is an experiment of its own, with the same calls for all of its arms, which
+  are named `CASE/ARM`; the arms of each are ranked (`run.rank_by`). A case must leave the arms different. What a case
+  sets holds for every arm, also for one whose table replaces the base's: so it comes last.
+- **`--set KEY=VALUE`** changes the base; `arms.NAME.KEY` reaches an arm, `cases.NAME.KEY` a case. The value is read as
+  TOML, and as text where it is none. Another `name` or `kind` replaces its table here too; another `engine` keeps model
+  and GPU.
 - **Lists of tables** are changed element by element, by `name` or by index: `workload.streams.chat.arrivals.rate`, in
   `--set` as well as in an arm. A list replaces the list.
 - **Durations** are seconds, or text with a unit: {", ".join(DURATIONS)}. **Counts** may carry {", ".join(SIZES)}:

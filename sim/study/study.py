@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -16,7 +17,7 @@ from sim.study import toml, tree
 from sim.study.choices import Table, without_tags
 from sim.study.server import Settled
 from sim.study.sources import sources
-from sim.study.tables import Arm, Head, Replications, RunTable
+from sim.study.tables import RANK_BY, Arm, Head, Replications, RunTable
 from sim.study.tree import Node, Origin, Value
 from sim.thresholds import Threshold
 from workloads.errors import BadInput, Fault, did_you_mean
@@ -26,6 +27,8 @@ BASE = "base"
 """Name of the only arm of a study without ``[arms]``."""
 
 ARM_KEYS = tuple(Arm.model_fields)
+WRITTEN = (*ARM_KEYS, "arms", "cases")
+"""Keys of the tables that :meth:`Study.resolved` leaves as they are in a study with cases."""
 
 DEFAULT_HORIZON_S = 1800.0
 DEFAULT_REPLICATIONS = 10
@@ -48,6 +51,8 @@ class Run:
         A number, or the rule that decides it.
     same_within
         Share of the baseline's mean within which a difference counts as ``same``.
+    rank_by
+        Metrics by which the arms of each case are ranked.
     """
 
     kind: Literal["steady", "terminating"]
@@ -55,6 +60,7 @@ class Run:
     warmup_s: float | Literal["auto"]
     replications: int | Replications
     same_within: float
+    rank_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +72,12 @@ class Study:
     name, seed, run, slo, thresholds
         What holds for all arms; ``slo`` in seconds.
     arms
-        By name, in the order of the file; the first is the baseline. At least one.
+        By name, in the order of the file; the first is the baseline. At least one. In a study with cases every arm of
+        every case, named ``CASE/ARM``; the first of each case is its baseline.
     path
         The file; None for a bundled study.
+    cases
+        Names of the cases, in the order of the file; none in most studies.
     """
 
     name: str
@@ -79,6 +88,8 @@ class Study:
     thresholds: Mapping[str, Threshold]
     path: Path | None
     _base: Arm | tuple[Fault, ...]
+    cases: tuple[str, ...] = ()
+    _written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def base(self) -> Arm:
@@ -107,12 +118,23 @@ class Study:
             If there is no such arm, or the base is incomplete.
         """
         if arm is None:
-            return dataclasses.replace(self, arms={BASE: self.base})
+            return dataclasses.replace(self, arms={BASE: self.base}, cases=())
         if arm not in self.arms:
             raise BadInput(
                 Fault(f"unknown arm {arm!r}, there are {', '.join(self.arms)}{did_you_mean(arm, self.arms)}")
             )
-        return dataclasses.replace(self, arms={arm: self.arms[arm]})
+        return dataclasses.replace(self, arms={arm: self.arms[arm]}, cases=())
+
+    def by_case(self) -> dict[str, Study]:
+        """Return a study for each case, with the arms of that case; the study itself, under ``""``, if it has none."""
+        if not self.cases:
+            return {"": self}
+        return {
+            case: dataclasses.replace(
+                self, arms={name: arm for name, arm in self.arms.items() if name.startswith(f"{case}/")}, cases=()
+            )
+            for case in self.cases
+        }
 
     def sources(self) -> dict[str, Source]:
         """Return where each arm's calls come from: a trace is resampled if there is to be more than one replication.
@@ -125,8 +147,11 @@ class Study:
         return sources(self.arms, resample=self.run.replications != 1)
 
     def resolved(self) -> str:
-        """Return the study as TOML with every default filled in: loading it gives the same arms."""
-        arms = {name: settled_table(arm) for name, arm in self.arms.items()}
+        """Return the study as TOML: loading it gives the same arms.
+
+        Every default is filled in, but for the tables of a study with cases: those stay as written, since a default
+        of the base is not one under another engine or model.
+        """
         run = {
             "kind": self.run.kind,
             "horizon": self.run.horizon_s,
@@ -134,12 +159,20 @@ class Study:
             "replications": plain(self.run.replications),
             "same_within": self.run.same_within,
         }
-        top = {} if isinstance(self._base, tuple) else settled_table(self._base)
-        if list(self.arms) == [BASE]:
-            top, arms = arms[BASE], {}
-        document = {"schema": 1, "name": self.name, "seed": self.seed, "run": run, **top, "arms": arms}
-        thresholds = {name: str(threshold) for name, threshold in self.thresholds.items()}
-        return toml.dumps({**document, "slo": dict(self.slo), "thresholds": thresholds})
+        if self.cases:
+            tables: Mapping[str, Any] = self._written
+            run["rank_by"] = plain(self.run.rank_by)
+        elif len(self.arms) == 1 and (BASE in self.arms or self._written.get("cases")):
+            tables = settled_table(*self.arms.values())
+        else:
+            top = {} if isinstance(self._base, tuple) else settled_table(self._base)
+            tables = {**top, "arms": {name: settled_table(arm) for name, arm in self.arms.items()}}
+        document = {"schema": 1, "name": self.name, "seed": self.seed, "run": run, **tables}
+        bounds = {
+            "slo": dict(self.slo),
+            "thresholds": {name: str(threshold) for name, threshold in self.thresholds.items()},
+        }
+        return toml.dumps({**document, **{key: table for key, table in bounds.items() if table}})
 
 
 def settled_table(arm: Arm) -> dict[str, Any]:
@@ -211,7 +244,8 @@ def load_study(
             node = Node(value, origin)
             given = Node({key: node if key == option else Node({option: node}, origin)}, origin)
             patch = tree.merge(patch, given, ())
-    _check_arm_names(document, patch)
+    for what in ("arm", "case"):
+        _check_names(what, document, patch)
     return _Reader(tree.merge(document, patch, tree.OVERRIDE_TAGS)).study(path, Path(name_or_path).stem)
 
 
@@ -226,17 +260,18 @@ def _read(name_or_path: str) -> tuple[Path | None, Node]:
     raise BadInput(Fault(f"{allowed}{did_you_mean(name_or_path, bundled)}", path))
 
 
-def _check_arm_names(document: Node, patch: Node) -> None:
-    """Refuse overrides that reach for arms that are not there."""
-    known, wanted = (document.get("arms"), patch.get("arms"))
+def _check_names(what: str, document: Node, patch: Node) -> None:
+    """Refuse overrides that reach for arms or cases that are not there."""
+    key = f"{what}s"
+    known, wanted = (document.get(key), patch.get(key))
     if wanted is None:
         return
     names = list(known.value) if known is not None and isinstance(known.value, dict) else []
     if not isinstance(wanted.value, dict):
-        raise BadInput(wanted.origin.fault("arms are changed one by one, with --set arms.NAME.KEY=VALUE"))
+        raise BadInput(wanted.origin.fault(f"{key} are changed one by one, with --set {key}.NAME.KEY=VALUE"))
     listed = f"there are {', '.join(names)}" if names else "the study has none"
     faults = [
-        node.origin.fault(f"unknown arm {name!r}, {listed}{did_you_mean(name, names)}")
+        node.origin.fault(f"unknown {what} {name!r}, {listed}{did_you_mean(name, names)}")
         for name, node in wanted.value.items()
         if name not in names
     ]
@@ -265,17 +300,21 @@ class _Reader:
     def study(self, path: Path | None, stem: str) -> Study:
         head = self._head()
         base, base_found = self._arm(self._base())
-        arms = self._arms()
-        if not arms:
+        arms, cases = self._alternatives("arms", tree.ARM_TAGS), self._alternatives("cases", tree.OVERRIDE_TAGS)
+        if not arms and not cases:
             self._faults += [found.fault for found in base_found]
-            arms = {BASE: base}
+            checked = {BASE: base}
         else:
-            # an arm may bring what the base lacks, but whatever the base says must be right
+            # an arm or a case may bring what the base lacks, but whatever the base says must be right
             self._faults += [found.fault for found in base_found if not found.missing]
+            checked = self._crossed(arms, cases)
+        if cases and any(arm is not None and arm.workload.agents for arm in checked.values()):
+            at = self._document.value["cases"].origin
+            self._faults.append(at.fault("are for calls: a study of agents compares its arms only"))
         if self._faults or head is None:
             faults = dict.fromkeys(self._faults)
             raise BadInput(*sorted(faults, key=lambda fault: (str(fault.file or ""), fault.line or 0)))
-        good = {name: arm for name, arm in arms.items() if arm is not None}
+        good = {name: arm for name, arm in checked.items() if arm is not None}
         return Study(
             name=head.name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-") or "study",
             seed=head.seed,
@@ -285,6 +324,8 @@ class _Reader:
             thresholds=head.thresholds,
             path=path,
             _base=tuple(found.fault for found in base_found) if base is None else base,
+            cases=tuple(cases),
+            _written={key: self._document.value[key].plain() for key in WRITTEN if key in self._document.value},
         )
 
     def _head(self) -> Head | None:
@@ -300,31 +341,66 @@ class _Reader:
     def _arm(self, node: Node) -> tuple[Arm | None, list[_Found]]:
         return _checked(Arm, node.plain(), node)
 
-    def _arms(self) -> dict[str, Arm | None]:
-        arms: dict[str, Arm | None] = {}
-        tables = self._document.get("arms")
+    def _alternatives(self, key: str, tags: tuple[str, ...]) -> dict[str, _Alternative]:
+        """Return the tables of ``[arms]`` or ``[cases]``."""
+        tables = self._document.get(key)
+        found: dict[str, _Alternative] = {}
         if tables is None or not isinstance(tables.value, dict):
-            return arms
+            return found
         for name, node in tables.value.items():
-            arms[name] = None
-            if not isinstance(node.value, dict):
-                self._faults.append(
-                    node.origin.fault(f"must be a table of {', '.join(ARM_KEYS)}, got {node.plain()!r}")
-                )
-                continue
-            try:
-                arms[name], found = self._arm(tree.merge(self._base(), node, tree.ARM_TAGS))
-            except BadInput as error:
-                self._faults += error.faults
+            if isinstance(node.value, dict):
+                found[name] = _Alternative(node, tags)
             else:
-                # what is missing from the arm is missing at its own table, not at the file's top
-                self._faults += [
-                    dataclasses.replace(f.fault, line=node.origin.line, key=f"{node.origin.key}.{f.fault.key}")
-                    if f.missing and f.fault.line is None
-                    else f.fault
-                    for f in found
-                ]
-        return arms
+                allowed = f"must be a table of {', '.join(ARM_KEYS)}, got {node.plain()!r}"
+                self._faults.append(node.origin.fault(allowed))
+        return found
+
+    def _crossed(self, arms: Mapping[str, _Alternative], cases: Mapping[str, _Alternative]) -> dict[str, Arm | None]:
+        """Return the base with every arm over it, and over each of those every case."""
+        checked: dict[str, Arm | None] = {}
+        for case in cases or [None]:
+            mine: dict[str, Arm | None] = {}
+            for arm in arms or [BASE]:
+                layers = [table for table in (arms.get(arm), cases.get(case or "")) if table is not None]
+                mine[arm] = self._layered(layers)
+            checked |= mine if case is None else {f"{case}/{arm}": made for arm, made in mine.items()}
+            if case is not None:
+                self._faults += _alike(cases[case].node, mine, arms)
+        return checked
+
+    def _layered(self, layers: Sequence[_Alternative]) -> Arm | None:
+        node = self._base()
+        try:
+            for layer in layers:
+                node = tree.merge(node, layer.node, layer.tags)
+            arm, found = self._arm(node)
+        except BadInput as error:
+            self._faults += error.faults
+            return None
+        # what is missing from the arm is missing at its own table, not at the file's top
+        at = layers[0].node.origin
+        self._faults += [
+            dataclasses.replace(f.fault, line=at.line, key=f"{at.key}.{f.fault.key}")
+            if f.missing and f.fault.line is None
+            else f.fault
+            for f in found
+        ]
+        return arm
+
+
+class _Alternative(NamedTuple):
+    """A table that is laid over another one, and the tags by which its tables replace those below."""
+
+    node: Node
+    tags: tuple[str, ...]
+
+
+def _alike(case: Node, made: Mapping[str, Arm | None], arms: Mapping[str, _Alternative]) -> Iterator[Fault]:
+    """Yield a fault for two arms that a case makes the same, by setting what they differ in."""
+    for one, other in combinations(arms, 2):
+        same = made[one] is not None and made[one] == made[other]
+        if same and arms[one].node.plain() != arms[other].node.plain():
+            yield case.origin.fault(f"leaves no difference between the arms {one} and {other}")
 
 
 def _checked(table: type[T], given: Value, node: Node) -> tuple[T | None, list[_Found]]:
@@ -348,4 +424,5 @@ def settled_run(run: RunTable, arm: Arm) -> Run:
         warmup_s=run.warmup if run.warmup is not None else "auto" if kind == "steady" else 0.0,
         replications=run.replications or (1 if recorded else DEFAULT_REPLICATIONS),
         same_within=run.same_within,
+        rank_by=RANK_BY if run.rank_by is None else run.rank_by,
     )

@@ -69,6 +69,16 @@ else:
 
 RETRY = Retry()
 
+RANK_BY = ("call.e2e_s.mean", "call.e2e_s.p99", "truncated.final_share", "tokens.wasted_share")
+"""What the arms of a case are ranked by unless the study says it."""
+
+
+def _is_ranked(name: str) -> str:
+    directed = [metric.name for metric in metrics.METRICS.values() if metric.better]
+    if name in metrics.METRICS and name not in directed:
+        raise ValueError(f"{name} has no better direction, so nothing is ranked by it")
+    return is_one_of("metric", directed, name)
+
 
 class Replications(Table):
     """How many replications: until a metric is precise enough."""
@@ -114,6 +124,9 @@ class RunTable(Table):
     When left out: 10, or the trace once as recorded; a trace with more is resampled."""
     same_within: Annotated[Number, Field(ge=0, lt=1)] = 0.01
     """Share of the baseline's mean within which a difference counts as ``same``."""
+    rank_by: Annotated[tuple[Annotated[StrictStr, AfterValidator(_is_ranked)], ...], Field(min_length=1)] | None = None
+    """Metrics by which the arms of each of the ``[cases]`` are ranked.
+    When left out: mean and 99th percentile of the calls' time, share left truncated, share of tokens wasted."""
 
 
 class RetryTable(Table):
@@ -383,6 +396,9 @@ class Head(Table):
     arms: dict[Name, Any] = Field(default={})
     """The alternatives, in order; the first is the baseline.
     Each is the base with its own ``server``, ``policy`` and ``workload`` over it."""
+    cases: dict[Name, Any] = Field(default={})
+    """Circumstances in which all arms are compared, each with a ranking of its own: tables like an arm's, laid over
+    every arm."""
     slo: Annotated[dict[str, Annotated[Duration, Field(gt=0)]], _known("duration", metrics.DURATIONS)] = Field(
         default={}
     )
@@ -391,3 +407,7 @@ class Head(Table):
     thresholds: Annotated[dict[str, Bound], _known("metric", metrics.METRICS)] = Field(default={})
     """Bounds on metrics that every arm must meet, on the interval's end.
     Exit code 3 if one fails, 4 if one is undecided."""
+
+    def _check(self) -> None:
+        if self.run.rank_by is not None and not self.cases:
+            raise complaints(complaint("only the arms of [cases] are ranked, and there are none", "run", "rank_by"))

@@ -9,18 +9,18 @@ from sim.study.tree import key_text, string
 
 
 def dumps(document: Mapping[str, Any]) -> str:
-    """Return a document as TOML. Values that are None are left out, TOML has no null, and so are empty tables."""
+    """Return a document as TOML. Values that are None are left out: TOML has no null."""
     lines: list[str] = []
     _table(document, (), lines)
     return "\n".join(lines).strip() + "\n"
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    known = {key: value for key, value in table.items() if value is not None and value != {}}
+    known = {key: value for key, value in table.items() if value is not None}
     inner = {key: value for key, value in known.items() if isinstance(value, Mapping)}
     lists = {key: value for key, value in known.items() if _is_tables(value)}
     plain = {key: value for key, value in known.items() if key not in inner and key not in lists}
-    if path and plain:
+    if path and (plain or not known):
         lines += ["", f"[{_path(path)}]"]
     lines += [f"{key_text(key)} = {inline(value)}" for key, value in plain.items()]
     for key, value in inner.items():
