@@ -189,8 +189,8 @@ class Estimated(AdmissionRule):
     """Charge what is to be computed; leave room for a share of what all may still generate; retract when it was less.
 
     SGLang 0.5.23: a request enters if its prompt, what it may generate (at most 4,096) and a page are less than what
-    is free beyond the :class:`~sim.outlook.Outlook` of the running ones. When the pool runs out, requests with the
-    shortest answers are retracted until the others have 20 tokens each, and queue again at the tail.
+    is free beyond what the running ones are expected to need (:class:`sim.outlook.Outlook`). When the pool runs out,
+    requests with the shortest answers are retracted until the others have 20 tokens each; they queue at the tail.
     """
 
     name: ClassVar[str] = "estimated"
