@@ -67,10 +67,14 @@ class Tally:
         Requests in all, those that wrote summaries, those that asked for a cleared result again.
     prompt_tokens, output_tokens
         True tokens sent and received.
+    estimated_tokens
+        What the policy's estimator made of `prompt_tokens`.
     rewritten_tokens, reread_tokens
         Tokens sent again behind a change; tokens of results that were read again.
     cleared_tokens, dropped_tokens
         Estimated tokens that the request with the most of them left out.
+    early_tokens
+        True tokens that were cleared or left out at requests which the window would have held without that.
     stages
         Requests by the stage that the policy went to, 0 to 3.
     over_budget
@@ -84,10 +88,12 @@ class Tally:
     rereads: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    estimated_tokens: int = 0
     rewritten_tokens: int = 0
     reread_tokens: int = 0
     cleared_tokens: int = 0
     dropped_tokens: int = 0
+    early_tokens: int = 0
     stages: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     over_budget: int = 0
     largest_prompt: int = 0
@@ -190,6 +196,7 @@ class Agent:
             self.end, self.reason = End.REFUSED_BY_SERVER, f"{tokens:,} tokens exceed the window of {self.window:,}"
             return None
         tally.prompt_tokens += tokens
+        tally.estimated_tokens += fitted.estimate
         return ask
 
     def answered(self, ask: Ask, delivered: int | None = None) -> float:
@@ -264,6 +271,7 @@ class Agent:
         """Start a new prompt for a new shape; return the tokens sent before that stand behind the change."""
         old, before, new = self._shape, self._prompt, fitted.shape
         prompt = Prompt()
+        unchanged = before.tokens + sum(part.tokens for part in self._parts[self._built :])
         if old.start == new.start == 0:
             same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further,
             same = min(same, self._built)  # at the latest where the new one goes on: a result may go before it is sent
@@ -278,6 +286,8 @@ class Agent:
         known = prompt.tokens
         common = _common(before, prompt)
         self._extend(new, prompt, fitted)
+        if unchanged < self.window:
+            self.tally.early_tokens += max(0, unchanged - prompt.tokens)
         return known - common
 
     def _extend(self, shape: Shape, prompt: Prompt, fitted: Fitted | None = None, upto: int | None = None) -> None:

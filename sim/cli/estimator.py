@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sim.estimator.evaluate import Evaluation
+    from sim.estimator.evaluate import Estimates, Evaluation
+    from workloads.errors import Fault
+    from workloads.tokenizers import Tokenizer
+    from workloads.tokens.corpora import Chunk
 
 app = typer.Typer(no_args_is_help=True, help="Regression-test token estimators against real tokenizers.")
 
@@ -158,6 +162,47 @@ def learn(
         print_factors(report)
 
 
+@app.command()
+def price(
+    corpus: Corpus = None,
+    estimator: Annotated[
+        str, typer.Option("--estimator", metavar="LIST", help="Names or module:function; default: the usual ones.")
+    ] = "",
+    tokenizers: Annotated[str, typer.Option("--tokenizers", metavar="LIST", help="What servers count with.")] = OPEN,
+    budget: Annotated[int, typer.Option("--budget", min=1, help="Prompt tokens that fit.")] = 122_880,
+    sessions: Annotated[int, typer.Option("--sessions", min=2, help="Of each class.")] = 30,
+    seed: Annotated[int, typer.Option("--seed", help="Of their sizes and texts.")] = 20261130,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write the results there.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Price estimators in simulated agent sessions: requests refused, results cleared early, tokens computed again.
+
+    The agents fit their context by the estimator, the server counts with the tokenizer and refuses what does not fit.
+    """
+    from sim.estimator import prices as show
+    from sim.estimator.price import price as price_all
+    from sim.folder import Folder
+
+    names = _listed(estimator)
+    _, against, chunks = _loaded(corpus, names, tokenizers, 1000)
+    found = price_all(chunks, names, against, budget=budget, sessions=sessions, seed=seed)
+    document = show.document(found, shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    if output is not None:
+        with Folder(output) as folder:
+            folder.text("README.md", show.page(found, document["command"], budget))
+            folder.text("prices.csv", show.csv(found))
+            folder.text("summary.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+            show.picture(found, folder.file("prices.png"))
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        from sim.estimator.table import print_prices
+
+        print_prices(found)
+
+
 def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
@@ -169,31 +214,45 @@ def _corpora(corpus: Sequence[Path] | None) -> list[Path]:
 
 
 def _evaluation(corpus: Sequence[Path] | None, estimator: str, tokenizers: str, by: str, size: int) -> Evaluation:
-    from sim.estimator.evaluate import BY, evaluate, load_estimator
-    from workloads.errors import BadInput, Fault, did_you_mean
+    from sim.estimator.evaluate import BY, evaluate
+    from workloads.errors import Fault, did_you_mean
+
+    faults = []
+    if by not in BY:
+        faults.append(Fault(f"must be {' or '.join(BY)}, is {by!r}{did_you_mean(by, BY)}", key="--by"))
+    (measured,), against, chunks = _loaded(corpus, [estimator], tokenizers, size, faults)
+    return evaluate(measured, chunks, against, by)
+
+
+def _loaded(
+    corpus: Sequence[Path] | None, estimators: Sequence[str], tokenizers: str, size: int, faults: Sequence[Fault] = ()
+) -> tuple[list[Estimates], list[Tokenizer], list[Chunk]]:
+    """Return what is named; all that is wrong with any of it is told at once, after the ``faults`` known already."""
+    from sim.estimator.evaluate import load_estimator
+    from workloads.errors import BadInput, Fault
     from workloads.tokenizers import load_all
     from workloads.tokens.corpora import read_corpus
 
-    faults: list[Fault] = []
-    if by not in BY:
-        faults.append(Fault(f"must be {' or '.join(BY)}, is {by!r}{did_you_mean(by, BY)}", key="--by"))
+    wrong = list(faults)
     if not _listed(tokenizers):
-        faults.append(Fault("names no tokenizer", key="--tokenizers"))
-    try:
-        measured = load_estimator(estimator)
-    except BadInput as error:
-        faults += error.faults
+        wrong.append(Fault("names no tokenizer", key="--tokenizers"))
+    measured = []
+    for name in estimators:
+        try:
+            measured.append(load_estimator(name))
+        except BadInput as error:
+            wrong += error.faults
     try:
         against = load_all(_listed(tokenizers))
     except BadInput as error:
-        faults += error.faults
+        wrong += error.faults
     try:
         chunks = read_corpus(_corpora(corpus), size)
     except BadInput as error:
-        faults += error.faults
-    if faults:
-        raise BadInput(*faults)
-    return evaluate(measured, chunks, against, by)
+        wrong += error.faults
+    if wrong:
+        raise BadInput(*wrong)
+    return measured, against, chunks
 
 
 def _say(line: str) -> None:

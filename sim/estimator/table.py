@@ -10,6 +10,8 @@ from rich.table import Table
 
 from sim.estimator.evaluate import MAX, Evaluation, Row
 from sim.estimator.learn import Factors
+from sim.estimator.price import Priced
+from sim.estimator.prices import HEADINGS, cells, everything
 
 UNDER_ALLOWED: Final = 0.01
 MEAN_ALLOWED: Final = 0.25
@@ -102,4 +104,18 @@ def print_factors(report: Factors) -> None:
         table.add_row(
             factor.class_, str(factor.requests), f"{factor.factor:.3f}", f"{factor.low:.3f}-{factor.high:.3f}"
         )
+    _console().print(table)
+
+
+def print_prices(prices: Sequence[Priced]) -> None:
+    """Print what the estimators cost on all texts together, one line a server and estimator."""
+    table = Table(
+        title=f"{everything(prices)[0].sessions:,} sessions an estimator, 95 % intervals", title_justify="left"
+    )
+    table.add_column("server", no_wrap=True)
+    table.add_column("estimator", no_wrap=True)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right")
+    for row in everything(prices):
+        table.add_row(row.tokenizer, row.estimator, *cells(row))
     _console().print(table)

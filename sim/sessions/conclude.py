@@ -122,8 +122,18 @@ class Conclusion:
     largest_estimate: Mapping[str, int]
 
 
-def conclude(rows: Mapping[str, Sequence[Row]], seed: int) -> Conclusion:
-    """Return what the sessions of all arms say."""
+def conclude(rows: Mapping[str, Sequence[Row]], seed: int, metrics: Mapping[str, Metric] = METRICS) -> Conclusion:
+    """Return what the sessions of all arms say.
+
+    Parameters
+    ----------
+    rows
+        The sessions by arm, the same ones in the same order.
+    seed
+        Of the bootstrap.
+    metrics
+        What is reported.
+    """
     arms = list(rows)
     sessions = rows[arms[0]]
     owners = {name: place for place, name in enumerate(dict.fromkeys(row.owner for row in sessions))}
@@ -134,7 +144,7 @@ def conclude(rows: Mapping[str, Sequence[Row]], seed: int) -> Conclusion:
     common = np.array([all(rows[arm][place].end is End.FINISHED for arm in able) for place in range(len(sessions))])
     source = generator(seed, "bootstrap")
     draws = source.multinomial(len(owners), np.full(len(owners), 1 / len(owners)), DRAWS).astype(np.float64)
-    names = sorted({name for metric in METRICS.values() for name in (metric.above, metric.below)})
+    names = sorted({name for metric in metrics.values() for name in (metric.above, metric.below)})
 
     def totals(everyone: bool) -> dict[str, dict[str, NDArray[np.float64]]]:
         """Return, by arm and number, the total of the sessions that count and then those of the draws."""
@@ -158,24 +168,24 @@ def conclude(rows: Mapping[str, Sequence[Row]], seed: int) -> Conclusion:
         with np.errstate(divide="ignore", invalid="ignore"):
             return of[metric.above] / of[metric.below]
 
-    metrics: dict[str, dict[str, Estimate]] = {}
+    levels: dict[str, dict[str, Estimate]] = {}
     ratios: dict[str, dict[str, Estimate]] = {}
     for arm in arms:
-        metrics[arm] = {
+        levels[arm] = {
             name: _share(sums[True][arm][metric.above][0], len(sessions))
             if metric.everyone and metric.below == "sessions"
             else _estimate(level(arm, metric), alone)
-            for name, metric in METRICS.items()
+            for name, metric in metrics.items()
         }
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios[arm] = {
                 name: _estimate(level(arm, metric) / level(reference, metric), alone)
-                for name, metric in METRICS.items()
+                for name, metric in metrics.items()
             }
     return Conclusion(
         len(sessions),
         int(common.sum()),
-        metrics,
+        levels,
         reference,
         ratios,
         {arm: _by_script(rows[arm], common) for arm in arms},

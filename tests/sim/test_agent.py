@@ -15,8 +15,9 @@ from policies.context import (
     SendAll,
     Summarise,
 )
-from policies.messages import Known
-from policies.tokens import ByScript
+from policies.messages import Known, Text
+from policies.prompts import CLEARED_RESULT
+from policies.tokens import ByScript, CharsPerFour
 from sim.agent import Agent, End
 from sim.hosted_cache import HOSTED_CACHES, Account
 from sim.prefix_cache import PrefixCache, Prompt
@@ -104,6 +105,21 @@ def test_a_wrong_estimator_lets_the_server_refuse():
     wrong = Document001(budget=400_000, estimator="chars-per-four")
     assert act(plan, wrong, window=600_000)[0].end is End.REFUSED_BY_SERVER
     assert act(plan, Document001(budget=400_000), window=600_000)[0].end is End.FINISHED
+
+
+@pytest.mark.parametrize(("window", "early"), [(3_001, 2), (1_600, 0)])
+def test_early_is_what_the_window_would_have_held(window, early):
+    """Results of 500 tokens, estimated at 1,000: two of three are cleared where 1,600 tokens would have been sent."""
+    result, nothing = Part(Text("a" * 4_000), 500), Part(Known(0), 0)
+    steps = [*(Step(nothing, 1, result) for _ in range(4)), Step(nothing, 1)]
+    plan = Plan("early", "", "early", nothing, Part(Known(100), 100), steps)
+    agent, _ = act(plan, Document001("chars-per-four", budget=3_000, clear_batch=1), window=window)
+    note = Text(CLEARED_RESULT).tokens(CharsPerFour())
+    assert agent.end is End.FINISHED
+    assert agent.tally.early_tokens == early * (500 - note)
+    sent = [(100, 100), (600, 1_100), (1_100, 2_100), (600 + 2 * note, 1_100 + 2 * note)]
+    sent.append((1_100 + 2 * note, 2_100 + 2 * note))
+    assert (agent.tally.prompt_tokens, agent.tally.estimated_tokens) == tuple(map(sum, zip(*sent, strict=True)))
 
 
 # ---------------------------------------------------------------- stopping early, reading again

@@ -168,6 +168,8 @@ def test_eval_prints_json_and_nothing_else(
         (["check", "--baseline", "nowhere.json"], "error: nowhere.json: no such baseline; --update writes one"),
         (["fit", "--profiles", "opne"], "error: --profiles: no profile 'opne' - did you mean 'open'?"),
         (["fit", "--margins", "0.9/1"], "error: --margins: must be two numbers of at least 1"),
+        (["price", "--estimator", "by-skript"], "error: --estimator: no estimator 'by-skript'"),
+        (["price", "--tokenizers", "qwem", "-o", "here"], "error: no tokenizer 'qwem'"),
         (["learn", "nowhere.csv"], "error: nowhere.csv: cannot be read"),
     ],
 )
