@@ -176,8 +176,7 @@ def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, 
 
 
 def _prompt(number: int, tokens: int, row: tuple[Ints, Ints] | None) -> Prompt:
-    told = () if row is None else zip(row[0].tolist(), row[1].tolist(), strict=True)
-    prompt = Prompt(told)
+    prompt = Prompt() if row is None else Prompt.of(row[0].tolist(), row[1].tolist())
     prompt.append(("own", number), max(1, tokens) - min(prompt.tokens, tokens))
     return prompt
 

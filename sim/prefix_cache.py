@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 
@@ -38,6 +39,13 @@ class Prompt:
         self.ends: list[int] = []
         for segment, tokens in segments:
             self.append(segment, tokens)
+
+    @classmethod
+    def of(cls, ids: list[Hashable], tokens: Iterable[int]) -> Prompt:
+        """Return a prompt of segments given as two columns; keeps ``ids``. Every segment has at least one token."""
+        prompt = cls()
+        prompt.ids, prompt.ends = ids, list(accumulate(tokens))
+        return prompt
 
     def append(self, segment: Hashable, tokens: int) -> None:
         """Add a segment at the end."""
@@ -194,8 +202,8 @@ class PrefixCache:
         Blocks that another request brought in meanwhile are found there, not kept twice.
         """
         whole = self._whole(prompt, limit)
-        node, at = self._walk(prompt, whole)
         before, old = self.held, lease.node
+        node, at = self._walk(prompt, whole, old)
         node = self._grow(node, at, prompt, whole, own_pins=1 if node is old else 0)
         if node is not old:
             self._pin(node)
@@ -230,13 +238,16 @@ class PrefixCache:
         tokens = prompt.tokens if limit is None else min(limit, prompt.tokens)
         return tokens // self.block * self.block
 
-    def _walk(self, prompt: Prompt, stop: int) -> tuple[_Node, int]:
+    def _walk(self, prompt: Prompt, stop: int, above: _Node | None = None) -> tuple[_Node, int]:
         """Return the deepest node that shares tokens with the prompt's first ``stop``, and how many tokens match.
 
-        Nodes that match whole adopt the prompt: it is then compared by identity, and older ones can be freed.
+        Nodes that match whole adopt the prompt: it is then compared by identity, and older ones can be freed. The walk
+        begins at ``above`` if the prompt is known to match so far.
         """
         ids, ends = prompt.ids, prompt.ends
-        node, at, index = self._root, 0, 0  # `index`: the segment that holds token `at`
+        node = above or self._root
+        at = node.end
+        index = bisect_right(ends, at)  # the segment that holds token `at`
         while at < stop:
             child = node.children.get((ids[index], at - ends[index - 1] if index else at))
             if child is None:

@@ -251,8 +251,6 @@ class Replica:
         if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
             self._preempt(self._partial, now)
             preempted = True
-        if self._cache is not None:
-            self._reclaim(self._cache, self.iterations, self._context)
         self._lacking = None
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
         decoding, context = self._decoding, self._context
@@ -380,9 +378,7 @@ class Replica:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
         self._log(steps)
-        if (
-            steps > 1 and self._cache is not None
-        ):  # what grew in the run took the oldest blocks before anybody gives some back
+        if self._cache is not None:  # what grew in the run took the oldest blocks before anybody gives some back
             self._reclaim(self._cache, iteration + steps - 1, self._context + self._decoding * (steps - 1))
         self.iterations = iteration = iteration + steps
         if self._outlook is not None and self._decoding:
@@ -444,6 +440,7 @@ class Replica:
         found = None
         kept = loose = 0
         if work.segments is not None and self._cache is not None:
+            self._reclaim(self._cache, self.iterations, self._context)
             # At least the last token is computed, else there is nothing to generate from.
             found = self._cache.probe(work.segments, work.prompt + work.generated - 1)
             kept, loose = found.tokens, found.loose
@@ -484,7 +481,6 @@ class Replica:
         self._pool.held += cache.pinned - before
         if work.scheduled_s != work.scheduled_s:  # nan: for the first time
             work.cached = work.found
-        self._reclaim(cache, self.iterations, self._context)
 
     def _share(self, work: Work, lease: Lease) -> None:
         """Offer the blocks of a computed prompt to others; they are charged to the cache's users from now on."""
@@ -503,15 +499,18 @@ class Replica:
         assert cache is not None
         assert work.segments is not None
         before = cache.pinned
-        stored = work.prompt + work.generated - 1  # the last token is not stored
-        if work.finished_s == work.finished_s and stored > lease.tokens:  # not nan: it has ended
+        stored = min(work.prompt + work.generated - 1, work.segments.tokens)  # the last token is not stored
+        if work.finished_s == work.finished_s and stored >= lease.tokens + cache.block:  # not nan: it has ended
             cache.insert(work.segments, lease, stored)
         cache.release(lease)
         self._pool.held += cache.pinned - before
         work.lease = None
 
     def _reclaim(self, cache: PrefixCache, iteration: int, context: int) -> None:
-        """Evict what the requests of an iteration, with ``context`` tokens decoding in it, have taken."""
+        """Evict what the requests of an iteration, with ``context`` tokens decoding in it, have taken.
+
+        The oldest blocks go first, so when they go matters only to who looks for them and who gives others back.
+        """
         pool, growth = self._pool, self._growth
         room = pool.blocks - pool.held - cache.held + cache.pinned
         if growth is not None:

@@ -90,7 +90,7 @@ def read_blocks(path: str | Path, first: int | None = None, stagger_s: float = 0
     for row, at_s, owner in zip(range(len(trace))[:first], trace.arrival_s.tolist(), owners, strict=False):
         ids, tokens = segments.row(row)
         blocks = -(-tokens // segments.block)  # the last block of a prompt may be partial; it counts as one
-        lookups.append(Lookup(at_s, owner, Prompt(zip(ids.tolist(), blocks.tolist(), strict=True))))
+        lookups.append(Lookup(at_s, owner, Prompt.of(ids.tolist(), blocks.tolist())))
     return BlockTrace(lookups, "shared", has_sessions)
 
 

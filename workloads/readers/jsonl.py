@@ -19,6 +19,9 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
 def parse(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return the JSON value; NaN and Infinity are refused.
 
@@ -28,7 +31,7 @@ def parse(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
         With one clear line, also for a value nested too deep.
     """
     try:
-        return json.loads(data, parse_constant=_refuse)
+        return _DECODER.decode(data.decode())
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8") from None
     except json.JSONDecodeError as error:

@@ -24,10 +24,10 @@ BLOCK = 512
 
 def block_ids(value: object) -> list[int]:
     """Return a list of block hashes: whole numbers of 64 bits."""
-    fair = isinstance(value, list) and all(type(item) is int and -(2**63) <= item < 2**63 for item in value)
-    if not fair:
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
         raise values.Bad("must be a list of whole numbers")
-    assert isinstance(value, list)
+    if value and not -(2**63) <= min(value) <= max(value) < 2**63:
+        raise values.Bad("must be whole numbers of 64 bits")
     return value
 
 
