@@ -16,13 +16,14 @@ AXES = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 class Decodes:
     """Attention beside one prompt piece: curves over the stored tokens of each decoding request, by their number."""
 
-    __slots__ = ("counts", "curves", "reach")
+    __slots__ = ("_by_count", "counts", "curves", "reach")
 
     def __init__(self, curves: Mapping[int, Curve]) -> None:
         self.counts = sorted(curves)
         self.curves = [curves[count] for count in self.counts]
         shortest, longest = max(curve.xs[0] for curve in self.curves), min(curve.xs[-1] for curve in self.curves)
         self.reach = (self.counts[0], self.counts[-1], shortest, longest)
+        self._by_count: dict[int, Curve] = {}
 
     def _bracket(self, count: int) -> tuple[int, float]:
         """Return the place of the curve below and the share of the way to the next one; beyond 1 after the last."""
@@ -33,16 +34,14 @@ class Decodes:
         below = self.counts[place]
         return place, max(0.0, (count - below) / (self.counts[place + 1] - below))
 
-    def __call__(self, count: int, stored: float) -> float:
-        """Return the seconds with `count` requests of `stored` tokens each."""
-        place, share = self._bracket(count)
-        low = self.curves[place](stored)
-        return low + share * (self.curves[place + 1](stored) - low) if share else low
-
     def curve(self, count: int) -> Curve:
         """Return the curve for `count` requests."""
-        place, share = self._bracket(count)
-        return between(self.curves[place], self.curves[place + 1], share) if share else self.curves[place]
+        curve = self._by_count.get(count)
+        if curve is None:
+            place, share = self._bracket(count)
+            curve = between(self.curves[place], self.curves[place + 1], share) if share else self.curves[place]
+            self._by_count[count] = curve
+        return curve
 
 
 class Attention:
@@ -78,15 +77,12 @@ class Attention:
         self._most = max(reach[1] for reach in self._reaches)
         self._shortest = min(reach[2] for reach in self._reaches)
         self._longest = max(reach[3] for reach in self._reaches)
-        self._grids: dict[tuple[bool, ...], tuple[list[int], list[tuple[list[int], list[Decodes]]]]] = {}
-        self._curves: dict[int, Curve] = {}
+        self._edges = sorted({edge for reach in self._reaches for edge in reach[2:]})
+        self._grids: dict[tuple[int, int, int], tuple[list[int], list[tuple[list[int], list[Decodes]]]]] = {}
 
     def decodes(self, count: int) -> Curve:
         """Return the curve over the stored tokens of each of `count` decoding requests, without a prompt."""
-        curve = self._curves.get(count)
-        if curve is None:
-            curve = self._curves[count] = self._decodes.curve(count)
-        return curve
+        return self._decodes.curve(count)
 
     def prompt(self, chunk: float, past: float) -> Segment:
         """Return the seconds of `chunk` prompt tokens after `past` others, as a line over steps that store `chunk`."""
@@ -138,10 +134,14 @@ class Attention:
 
     def _grid(self, count: int, stored: float) -> tuple[list[int], list[tuple[list[int], list[Decodes]]]]:
         """Return the points ``(chunk, past)`` measured around so many requests of so many tokens, as sorted axes."""
-        fits = tuple(few <= count <= many and short <= stored <= long for few, many, short, long in self._reaches)
-        grid = self._grids.get(fits)
+        key = (count, bisect_left(self._edges, stored), bisect_right(self._edges, stored))
+        grid = self._grids.get(key)
         if grid is None:
-            reaches = {reach for reach, fit in zip(self._reaches, fits, strict=True) if fit}
+            reaches = {
+                (few, many, short, long)
+                for few, many, short, long in self._reaches
+                if few <= count <= many and short <= stored <= long
+            }
             slices: dict[int, dict[int, Decodes]] = {}
             for (chunk, past), part in self._mixed.items():
                 if not reaches or part.reach in reaches:
@@ -149,7 +149,7 @@ class Attention:
             chunks = sorted(slices)
             rows = [sorted(slices[chunk].items()) for chunk in chunks]
             axes = [([past for past, _ in row], [part for _, part in row]) for row in rows]
-            grid = self._grids[fits] = (chunks, axes)
+            grid = self._grids[key] = (chunks, axes)
         return grid
 
 
@@ -157,10 +157,10 @@ def _across(points: tuple[list[int], list[Decodes]], past: float, count: int, st
     """Return the seconds at `past`, between (or beyond) the points of one prompt length."""
     pasts, parts = points
     above = min(bisect_left(pasts, past), len(pasts) - 1)
-    high = parts[above](count, stored)
+    high = parts[above].curve(count)(stored)
     if not above or past == pasts[above]:
         return high
-    low = parts[above - 1](count, stored)
+    low = parts[above - 1].curve(count)(stored)
     return low + (high - low) * (past - pasts[above - 1]) / (pasts[above] - pasts[above - 1])
 
 
