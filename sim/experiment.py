@@ -14,7 +14,8 @@ from typing import Literal, Self
 import numpy as np
 
 from sim.metrics import METRICS
-from sim.replication import TICKS, Replication, Setting, measure, replicate, server_of
+from sim.replication import TICKS, Replication, Setting, measure, replicate, served, server_of
+from sim.rows import Chosen
 from sim.stats import Comparison, Interval, StoppingRule, compare, is_unstable, t_interval, warm_up
 from sim.study import Study
 from sim.study.tables import Replications
@@ -92,14 +93,14 @@ class _Gathered:
 
     def look(self, run: Replication) -> None:
         """Widen what has been seen by a replication."""
-        served = run.requests[run.requests["refusal"] == 0]
-        if not len(served):
+        taken = served(Chosen.every(run.requests))
+        if not len(taken):
             return
-        sizes = served["prompt_tokens"] + served["output_tokens"]
+        prompts = taken["prompt_tokens"]
         running = run.series.most_running
         for axis, values in (
-            ("prompt_tokens", served["prompt_tokens"]),
-            ("request_tokens", sizes),
+            ("prompt_tokens", prompts),
+            ("request_tokens", prompts + taken["output_tokens"]),
             ("running", running),
         ):
             low, high = self.seen.get(axis, (math.inf, -math.inf))

@@ -21,7 +21,7 @@ from sim.replication import Replication
 from sim.rows import Rows
 from workloads.errors import BadInput, Fault
 
-ROWS = 1 << 17
+ROWS = 1 << 15
 """Rows of a Parquet row group: what is held twice while it is written."""
 
 

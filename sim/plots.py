@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from sim.experiment import ArmResult, Results
 from sim.metrics import METRICS
-from sim.records import OUTCOMES
-from sim.replication import Replication
+from sim.replication import Replication, answered, served, span_s
+from sim.rows import Chosen
 from sim.study import Study
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -30,7 +31,7 @@ SHARES = np.unique(np.concatenate([np.linspace(0, 0.99, 199), 1 - np.geomspace(0
 NAMES = ("latency", "kv", "queue")
 """The pictures."""
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 LATENCIES = {
@@ -57,14 +58,10 @@ class Sketch:
 
     def take(self, arm: str, run: Replication) -> None:
         """Note a replication."""
-        served = run.requests[run.requests["refusal"] == 0]
-        answered = run.calls[run.calls["outcome"] != OUTCOMES.index("failed")]
-        durations = {
-            "call.e2e_s": answered["finished_s"] - answered["arrival_s"],
-            "request.ttft_s": served["first_token_s"] - served["submitted_s"],
-        }
+        rows = {"call": answered(Chosen.every(run.calls)), "request": served(Chosen.every(run.requests))}
         kept = self.quantiles.setdefault(arm, {})
-        for name, values in durations.items():
+        for name in LATENCIES:
+            values = span_s(name, rows[name.partition(".")[0]])
             if len(values):
                 kept.setdefault(name, []).append(np.quantile(values, SHARES))
         if arm not in self.levels:

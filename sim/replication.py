@@ -21,7 +21,7 @@ from sim.clock import Clock
 from sim.faults import Faults
 from sim.records import OUTCOMES, TASK, TASK_OUTCOMES, Table
 from sim.replica import Replica, Server
-from sim.rows import Rows
+from sim.rows import Chosen, Rows
 from sim.study.server import Settled
 from sim.tasks import TaskClients
 from sim.timeline import Gaps, Series
@@ -193,19 +193,15 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
     slo
         Bounds on durations, seconds, by the duration's name.
     """
-    calls, requests, series = run.calls, run.requests, run.series
+    series = run.series
     begin_s, end_s = window[0], min(window[1], run.end_s)
     first, last = (int(np.searchsorted(series.time_s, edge - 1e-9 * max(edge, 1.0))) for edge in (begin_s, end_s))
-    if begin_s > 0 or end_s < run.end_s:
-        measured = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
-        measured[calls["call"]] = (calls["arrival_s"] >= begin_s) & (calls["arrival_s"] < end_s)
-        calls, requests = calls[measured[calls["call"]]], requests[measured[requests["call"]]]
+    calls, requests = _within(run, begin_s, end_s)
     tasks = run.tasks[(run.tasks["arrival_s"] >= begin_s) & (run.tasks["arrival_s"] < end_s)]
     span = end_s - begin_s
-    served = requests[~np.isnan(requests["finished_s"]) & (requests["refusal"] == 0)]
-    durations = _durations(served, calls)
+    taken = served(requests)
     metrics: dict[str, float | None] = {}
-    for name, values in durations.items():
+    for name, values in _durations(taken, calls):
         metrics |= dict(_statistics(name, values))
     metrics |= dict(_gaps(series.gaps(first, last)))
     metrics |= _of_tasks(tasks)
@@ -229,7 +225,7 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
         "tokens.wasted_share": _ratio(calls["discarded_tokens"].sum(dtype=np.int64), generated),
         "tokens.output_per_s": _ratio(calls["delivered_tokens"].sum(dtype=np.int64), span),
         "prefix.hit_rate": _ratio(
-            served["cached_tokens"].sum(dtype=np.int64), served["prompt_tokens"].sum(dtype=np.int64)
+            taken["cached_tokens"].sum(dtype=np.int64), taken["prompt_tokens"].sum(dtype=np.int64)
         )
         if run.prefix_cache
         else None,
@@ -247,17 +243,52 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
     return metrics
 
 
-def _durations(served: Rows, calls: Rows) -> dict[str, Floats]:
-    """Return the durations by name, seconds: one a served request, but the last one a call with an answer."""
-    more = served[served["output_tokens"] > 1]
-    answered = calls[calls["outcome"] != OUTCOMES.index("failed")]
-    return {
-        "request.ttft_s": served["first_token_s"] - served["submitted_s"],
-        "request.tpot_s": (more["finished_s"] - more["first_token_s"]) / (more["output_tokens"] - 1),
-        "request.e2e_s": served["finished_s"] - served["submitted_s"],
-        "request.queue_s": served["scheduled_s"] - served["submitted_s"],
-        "call.e2e_s": answered["finished_s"] - answered["arrival_s"],
-    }
+def _within(run: Replication, begin_s: float, end_s: float) -> tuple[Chosen, Chosen]:
+    """Return the calls that arrive in a window, and their requests."""
+    calls, requests = run.calls, run.requests
+    if begin_s <= 0 and end_s >= run.end_s:
+        return Chosen.every(calls), Chosen.every(requests)
+    inside = (calls["arrival_s"] >= begin_s) & (calls["arrival_s"] < end_s)
+    measured = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
+    measured[calls["call"]] = inside
+    return Chosen(calls, inside), Chosen(requests, measured[requests["call"]])
+
+
+SPANS: Mapping[str, tuple[str, str]] = {
+    "request.ttft_s": ("submitted_s", "first_token_s"),
+    "request.tpot_s": ("first_token_s", "finished_s"),
+    "request.e2e_s": ("submitted_s", "finished_s"),
+    "request.queue_s": ("submitted_s", "scheduled_s"),
+    "call.e2e_s": ("arrival_s", "finished_s"),
+}
+"""From which time of a record to which a duration goes; ``tpot_s`` is a share of it."""
+
+
+def span_s(name: str, rows: Chosen) -> Floats:
+    """Return how long it was from the one time to the other, seconds: one value a row."""
+    begin, end = SPANS[name]
+    spans: Floats = rows[end] - rows[begin]
+    return spans
+
+
+def served(requests: Chosen) -> Chosen:
+    """Return those of the requests that the server took."""
+    return requests.where(requests["refusal"] == 0)
+
+
+def answered(calls: Chosen) -> Chosen:
+    """Return those of the calls that brought an answer, whole or not."""
+    return calls.where(calls["outcome"] != OUTCOMES.index("failed"))
+
+
+def _durations(requests: Chosen, calls: Chosen) -> Iterator[tuple[str, Floats]]:
+    """Yield the durations by name, seconds: one a served request, but the last one a call with an answer."""
+    yield "request.ttft_s", span_s("request.ttft_s", requests)
+    more = requests.where(requests["output_tokens"] > 1)
+    yield "request.tpot_s", span_s("request.tpot_s", more) / (more["output_tokens"] - 1)
+    yield "request.e2e_s", span_s("request.e2e_s", requests)
+    yield "request.queue_s", span_s("request.queue_s", requests)
+    yield "call.e2e_s", span_s("call.e2e_s", answered(calls))
 
 
 def _of_tasks(tasks: Rows) -> dict[str, float | None]:
@@ -286,25 +317,22 @@ def _gaps(gaps: Gaps) -> Iterator[tuple[str, float | None]]:
     yield from ((f"request.itl_s.{word}", _known(gaps.quantile_s(share))) for word, share in STATISTICS.items())
 
 
-def _meets(calls: Rows, requests: Rows, slo: Mapping[str, float]) -> NDArray[np.bool_]:
+def _meets(calls: Chosen, requests: Chosen, slo: Mapping[str, float]) -> NDArray[np.bool_]:
     """Return which calls meet every bound, all their requests too: none that failed or was rejected.
 
     A request's inter-token latency is bounded by its mean, which is its time per output token.
     """
-    by_request = {
-        "request.ttft_s": requests["first_token_s"] - requests["submitted_s"],
-        "request.e2e_s": requests["finished_s"] - requests["submitted_s"],
-        "request.queue_s": requests["scheduled_s"] - requests["submitted_s"],
-    }
-    pace = (requests["finished_s"] - requests["first_token_s"]) / np.maximum(requests["output_tokens"] - 1, 1)
-    by_request["request.tpot_s"] = by_request["request.itl_s"] = pace
     missed = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
     met = ~np.isin(calls["outcome"], [OUTCOMES.index(outcome) for outcome in ("failed", "rejected")])
     for name, bound in slo.items():
         if name == "call.e2e_s":
-            met &= calls["finished_s"] - calls["arrival_s"] <= bound
+            met &= span_s(name, calls) <= bound
+            continue
+        if name in ("request.tpot_s", "request.itl_s"):
+            spans = span_s("request.tpot_s", requests) / np.maximum(requests["output_tokens"] - 1, 1)
         else:
-            missed[requests["call"][~(by_request[name] <= bound)]] = True
+            spans = span_s(name, requests)
+        missed[requests["call"][~(spans <= bound)]] = True
     all_met: NDArray[np.bool_] = met & ~missed[calls["call"]]
     return all_met
 

@@ -22,7 +22,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._import_cpu_s = time.process_time()
-        self._import_rss_mb = _resident_mb()
+        self._import_rss_mb = _memory_mb("VmRSS")
         self.write_cpu_s = 0.0
 
     @contextmanager
@@ -42,7 +42,7 @@ class Meter:
         cpu_s
             CPU time of reading, simulating and summarising.
         """
-        peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        workers_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / _KIB_PER_MB
         return {
             "requests": requests,
             "cpu_s": cpu_s,
@@ -50,14 +50,18 @@ class Meter:
             "import_cpu_s": self._import_cpu_s,
             "write_cpu_s": self.write_cpu_s,
             "import_rss_mb": self._import_rss_mb,
-            "peak_rss_mb": peak / _KIB_PER_MB,
+            "peak_rss_mb": max(_memory_mb("VmHWM"), workers_mb),
         }
 
 
-def _resident_mb() -> float:
-    """Return the resident memory of this process, 10^6 bytes; its peak so far where the system does not tell."""
+def _memory_mb(field: str) -> float:
+    """Return the resident memory of this process now (``VmRSS``) or at its peak (``VmHWM``), 10^6 bytes.
+
+    Where the system does not tell, it is the peak that ``getrusage`` knows, which starts at the size of the program
+    that started this one.
+    """
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(field)) / _KIB_PER_MB
+    except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB_PER_MB
-    return pages * resource.getpagesize() / 1e6
