@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import count, repeat
 
+import numpy as np
 import simpy
 
 from policies.output import (
@@ -22,11 +23,12 @@ from policies.output import (
     Response,
     Send,
 )
-from sim.clock import Clock, Moment
+from sim.clock import COMPLETION, Clock, Moment
 from sim.prefix_cache import Prompt
 from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
 from sim.replica import Replica, Work
 from sim.rows import BLOCK
+from sim.users import Row, User
 from workloads.trace import Ints, Labels, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
@@ -60,6 +62,8 @@ class Clients:
         Measured calls that have begun and not ended.
     measuring
         Whether calls that begin now are measured.
+    numbers
+        Of the calls to come, in the order in which they begin.
     """
 
     def __init__(self, clock: Clock, replica: Replica, policy: OutputPolicy, model: str, window: int) -> None:
@@ -74,10 +78,14 @@ class Clients:
         self.scripts: tuple[str, ...] = ()
         self.open = 0
         self.measuring = True
+        self.numbers = count()
+        self._users: list[User] = []
         self._templates: dict[tuple[int, int], Call] = {}
         self._finished = simpy.Event(clock)
 
-    def run(self, workload: Iterator[Trace], horizon_s: float, limit_s: float) -> None:
+    def run(
+        self, workload: Iterator[Trace], horizon_s: float, limit_s: float, users: Sequence[Iterator[Trace]] = ()
+    ) -> None:
         """Simulate until every call that arrives before the horizon has ended.
 
         Calls that arrive later keep the server as busy as before and are not recorded; nothing is cut off.
@@ -90,7 +98,14 @@ class Clients:
             Arrivals before it are measured.
         limit_s
             No more arrivals from here on, so that a server that never catches up comes to an end.
+        users
+            What each user of a closed loop calls one after the other.
         """
+        self._users = [
+            User(self.clock, number, self._rows(calls), self.serve, limit_s) for number, calls in enumerate(users)
+        ]
+        if users:  # they call whether somebody else arrives or not, so the horizon has a moment of its own
+            Moment(self.clock, horizon_s, COMPLETION).callbacks.append(self._close)
         self.clock.process(self._arrive(workload, horizon_s, limit_s))
         self.clock.run(until=self._finished)
 
@@ -100,18 +115,7 @@ class Clients:
         clock = self.clock
         number = 0
         for block in workload:
-            kinds, scripts = _codes(block.kind), _codes(block.script)
-            self.kinds, kind_of = _merged(self.kinds, kinds[1])
-            self.scripts, script_of = _merged(self.scripts, scripts[1])
-            columns = zip(
-                block.arrival_s.tolist(),
-                block.prompt_tokens.tolist(),
-                block.output_tokens.tolist(),
-                kinds[0] or [0] * len(block),
-                scripts[0] or [0] * len(block),
-                self._segments(block, number),
-                strict=True,
-            )
+            columns = zip(block.arrival_s.tolist(), *self.columns(block), self._segments(block, number), strict=True)
             for arrival_s, prompt, true, kind, script, segments in columns:
                 if arrival_s >= horizon_s:
                     self.measuring = False
@@ -121,22 +125,52 @@ class Clients:
                     yield Moment(clock, arrival_s)
                 if not self.measuring and not self.open:
                     break
-                self._open(number, arrival_s, max(prompt, 1), max(true, 1), kind_of[kind], script_of[script], segments)
+                self._open(number, arrival_s, prompt, true, kind, script, segments)
                 number += 1
             else:
                 continue
             break
+        if not self._users:
+            self._close()
+
+    def _close(self, _: simpy.Event | None = None) -> None:
+        """Measure no more calls that begin."""
         self.measuring = False
-        if not self.open:
+        if not self.open and not self._finished.triggered:
             self._finished.succeed()
+
+    def columns(self, block: Trace) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Return prompt, true tokens, kind and script of each call; its kinds and scripts are known from now on."""
+        kinds, scripts = _codes(block.kind), _codes(block.script)
+        self.kinds, kind_of = _merged(self.kinds, kinds[1])
+        self.scripts, script_of = _merged(self.scripts, scripts[1])
+        return (
+            np.maximum(block.prompt_tokens, 1).tolist(),
+            np.maximum(block.output_tokens, 1).tolist(),
+            [kind_of[code] for code in kinds[0]] or [kind_of[0]] * len(block),
+            [script_of[code] for code in scripts[0]] or [script_of[0]] * len(block),
+        )
 
     def _open(
         self, row: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int, segments: Prompt | None
     ) -> None:
         """Begin the call of a row of the workload."""
-        call = OpenCall(self, row, arrival_s, prompt, true_tokens, kind, script)
+        call = OpenCall(self, next(self.numbers), arrival_s, prompt, true_tokens, kind, script)
         call.segments = segments
         call.begin()
+
+    def _rows(self, blocks: Iterator[Trace]) -> Iterator[tuple[float, Row]]:
+        for block in blocks:
+            assert block.think_s is not None
+            yield from zip(block.think_s.tolist(), zip(*self.columns(block), strict=True), strict=True)
+
+    def serve(self, user: User, row: Row) -> None:
+        """Begin the call of a user of a closed loop, who thinks again when it has ended."""
+        UserCall(self, user, row).begin()
+
+    def prompt_of(self, user: User, tokens: int) -> Prompt | None:
+        """Return what the prompt of a user's call is made of: all its own."""
+        return Prompt([(("user", user.number, user.calls_made), tokens)]) if self.replica.server.prefix_cache else None
 
     def _segments(self, block: Trace, number: int) -> Iterable[Prompt | None]:
         """Return what each prompt is made of, for a server that keeps beginnings; else None for each.
@@ -381,3 +415,18 @@ class OpenCall:
             calls.flush()
             clients.requests.flush()
         clients.ended()
+
+
+class UserCall(OpenCall):
+    """A call of a user of a closed loop."""
+
+    __slots__ = ("user",)
+
+    def __init__(self, clients: Clients, user: User, row: Row) -> None:
+        super().__init__(clients, next(clients.numbers), clients.clock.now, *row)
+        self.segments = clients.prompt_of(user, self.prompt)
+        self.user = user
+
+    def _record(self, outcome: int, delivered: int) -> None:
+        super()._record(outcome, delivered)
+        self.user.think()

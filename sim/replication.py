@@ -151,7 +151,7 @@ def replicate(setting: Setting, seed: int, number: int) -> Replication:
     workload = setting.source.blocks(seed, number)
     limit_s = PATIENCE * setting.horizon_s if setting.steady else setting.horizon_s
     with uncollected():
-        clients.run(workload, setting.horizon_s, limit_s)
+        clients.run(workload, setting.horizon_s, limit_s, setting.source.users(seed, number))
     end_s = clock.now
     return Replication(
         requests=clients.requests.all(),

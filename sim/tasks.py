@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from math import ceil
 
 import numpy as np
@@ -25,6 +26,7 @@ from sim.records import REFUSALS, TASK, TASK_OUTCOMES, Table
 from sim.replica import Replica, Work
 from sim.rows import BLOCK
 from sim.tools import Tool
+from sim.users import Row, User
 from workloads import substreams
 
 GUIDANCE_TOKENS = ceil(len(SPLIT_WORK) / 4)
@@ -58,6 +60,8 @@ class TaskClients(Clients):
     ----------
     tasks
         The records of the measured tasks, see :mod:`sim.records`.
+    task_numbers
+        Of the tasks to come, in the order in which they begin.
     """
 
     def __init__(
@@ -81,16 +85,20 @@ class TaskClients(Clients):
         self.seed = seed
         self.replication = replication
         self.tasks = Table(TASK)
-        self.calls_begun = 0
+        self.task_numbers = count()
 
     def _open(
         self, row: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int, segments: Prompt | None
     ) -> None:
         Task(self, row, arrival_s, prompt, true_tokens, kind, script, segments).begin()
 
-    def draws(self, what: str, row: int) -> Iterator[float]:
+    def serve(self, user: User, row: Row) -> None:
+        """Begin the task of a user of a closed loop, who thinks again when it has ended."""
+        UserTask(self, user, row).begin()
+
+    def draws(self, *what: str | int, row: int) -> Iterator[float]:
         """Yield numbers from [0, 1): the same for the same row of the workload, whatever the policy."""
-        generator = substreams.generator(self.seed, what, self.replication, block=row)
+        generator = substreams.generator(self.seed, *what, self.replication, block=row)
         while True:
             yield generator.random()
 
@@ -103,7 +111,7 @@ class Task:
     clients
         Whose task it is.
     row
-        The row of the workload that it is made of.
+        The row of the workload that it is made of, which also names its random numbers.
     arrival_s
         When its first call begins.
     prompt, work
@@ -122,6 +130,7 @@ class Task:
         "kind",
         "measured",
         "next",
+        "number",
         "parts",
         "prompt",
         "rejections",
@@ -150,6 +159,7 @@ class Task:
     ) -> None:
         self.clients = clients
         self.row = row
+        self.number = next(clients.task_numbers)
         self.arrival_s = arrival_s
         self.prompt = prompt
         self.work = self.next = work  # the next call writes so many tokens if nothing stops it
@@ -161,10 +171,19 @@ class Task:
         self.calls = self.requests = self.rejections = 0
         self.written = self.generated = 0
         self.reserved = 0.0
-        self.splits = clients.draws("splits", row)
-        self.parts = clients.draws("parts", row)
+        self.splits = self.draws("splits")
+        self.parts = self.draws("parts")
         self.measured = clients.measuring
         clients.open += self.measured
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others, whatever the policy."""
+        return str(self.row)
+
+    def draws(self, what: str) -> Iterator[float]:
+        """Yield numbers from [0, 1) that depend on the row alone."""
+        return self.clients.draws(what, row=self.row)
 
     def begin(self) -> None:
         """Make the next call."""
@@ -183,8 +202,8 @@ class Task:
             self.written += delivered
             left = self.work - self.written
             if left:
-                self._append(("wrote", self.row, self.calls), delivered)
-                self._append(("result", self.row, self.calls), tool.result_tokens)
+                self._append(("wrote", self.number, self.calls), delivered)
+                self._append(("result", self.number, self.calls), tool.result_tokens)
                 self.next = min(left, self._part(tool))
                 self.begin()
             else:
@@ -196,7 +215,7 @@ class Task:
             if self.rejections >= tool.rejections:
                 self._end(_GIVEN_UP)
                 return
-            self._append(("guidance", self.row, self.calls), GUIDANCE_TOKENS)
+            self._append(("guidance", self.number, self.calls), GUIDANCE_TOKENS)
             if next(self.splits) < tool.splits:
                 self.next = min(self.work - self.written, self._part(tool))
             self.begin()
@@ -217,7 +236,7 @@ class Task:
             tasks = clients.tasks
             tasks.rows.append(
                 tasks.pack(
-                    self.row,
+                    self.number,
                     self.kind,
                     self.script,
                     outcome,
@@ -237,6 +256,29 @@ class Task:
         clients.ended()
 
 
+class UserTask(Task):
+    """A task of a user of a closed loop."""
+
+    __slots__ = ("user",)
+
+    def __init__(self, clients: TaskClients, user: User, row: Row) -> None:
+        self.user = user
+        super().__init__(clients, user.calls_made, clients.clock.now, *row, clients.prompt_of(user, row[0]))
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others, whatever the policy."""
+        return f"user {self.user.number}/{self.row}"
+
+    def draws(self, what: str) -> Iterator[float]:
+        """Yield numbers from [0, 1) that depend on the user and the number of the task alone."""
+        return self.clients.draws(what, "user", self.user.number, row=self.row)
+
+    def _end(self, outcome: int) -> None:
+        super()._end(outcome)
+        self.user.think()
+
+
 class TaskCall(OpenCall):
     """A call of a task: its requests may meet faults, and its truncated answer holds a cut tool call."""
 
@@ -248,22 +290,21 @@ class TaskCall(OpenCall):
         clients = of_task.clients
         super().__init__(
             clients,
-            clients.calls_begun,
+            next(clients.numbers),
             clients.clock.now,
             of_task.prompt,
             of_task.next,
             of_task.kind,
             of_task.script,
         )
-        clients.calls_begun += 1
         clients.open += of_task.measured - self.measured  # a task that began in time is measured to its end
         self.measured = of_task.measured
         self.of_task = of_task
-        self.task = -1 if of_task.tool is None else of_task.row
+        self.task = -1 if of_task.tool is None else of_task.number
         self.segments = None if of_task.segments is None else of_task.segments.copy()
         self.fault: ErrorKind | None = None
         self.retrying: Retrying | None = None
-        self.trials = clients.draws(f"faults/{of_task.calls}", of_task.row)
+        self.trials = of_task.draws(f"faults/{of_task.calls}")
 
     def _known(self) -> Call:
         return self.of_task.since.tell(super()._known())
@@ -273,7 +314,7 @@ class TaskCall(OpenCall):
         task.since.heard(send)
         self.sent = send
         if clients.retry is not None:
-            seed = f"{clients.seed}/{clients.replication}/{task.row}/{task.calls}/{self.attempts}"
+            seed = f"{clients.seed}/{clients.replication}/{task.name}/{task.calls}/{self.attempts}"
             self.retrying = clients.retry.begin(send.retry, seed)
         if send.kind is Kind.RECOVERY and task.tool is not None:
             self._refused(_NO_RESULT, ErrorKind.INVALID)  # as servers do: the cut call has no result

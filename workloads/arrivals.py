@@ -1,7 +1,7 @@
 """When calls arrive: point processes, each a value whose fields are the keys of a study's ``arrivals`` table.
 
 Every process yields arrival times in ascending chunks and draws from substreams by block number, so that two runs, or
-two arms, see the same times.
+two arms, see the same times. `Closed` is no process of its own: when its users call depends on the answers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from workloads.checks import at_least, is_number, positive, require, whole
+from workloads.durations import Duration
 
 BLOCK = 8192  # entities drawn at once; a constant, because it is part of the address of every random number
 Floats = NDArray[np.float64]
@@ -337,6 +338,25 @@ class Clients:
             held = [times[cut:] for times, cut in zip(held, cuts, strict=True)]
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A closed loop: users who each call, wait for the answer, think and call again.
+
+    Attributes
+    ----------
+    concurrency
+        How many users; with no thinking, calls in flight at any time.
+    think
+        Law of the thinking before each call, the first included. When left out: none.
+    """
+
+    concurrency: int
+    think: Duration | None = None
+
+    def __post_init__(self) -> None:
+        require(whole("concurrency", self.concurrency, 1, 100_000))
+
+
 def _weights(values: tuple[float, ...]) -> bool:
     return all(is_number(value) and value >= 0 for value in values) and sum(values) > 0
 
@@ -351,3 +371,6 @@ ARRIVALS: dict[str, type[Arrivals]] = {
     "clients": Clients,
     "ticks": Ticks,
 }
+
+LOADS: dict[str, type[Arrivals | Closed]] = {**ARRIVALS, "closed": Closed}
+"""What a stream may have for arrivals: a process, or a closed loop."""

@@ -1,26 +1,29 @@
 """Where the calls of a study come from: a recorded trace, or streams of synthetic calls.
 
-A source has ``blocks(seed, replication)``, which yields traces in order of arrival. It depends on nothing else, so all
-arms of a study meet the same calls.
+A source has ``blocks(seed, replication)``, which yields traces in order of arrival, and ``users(seed, replication)``,
+what each user of a closed loop calls one after the other. They depend on nothing else, so all arms of a study meet the
+same calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from scipy import special
 
 from workloads import substreams
-from workloads.arrivals import BLOCK, Arrivals
+from workloads.arrivals import BLOCK, Arrivals, Closed
 from workloads.checks import require
 from workloads.errors import BadInput, Fault
 from workloads.lengths import Length
 from workloads.scripts import RATIO_SCATTER, ScriptMix, content_ratios
 from workloads.trace import MAX_TOKENS, Floats, Ints, Labels, Trace
 
+USER_BLOCK = 16  # calls of a user drawn at once; a constant, because it is part of the address of every random number
+_COLUMNS = ("think", "prompt", "output", "script", "content")  # of a user's block of uniforms, in this order
 TINY = 2.0**-60  # below every uniform above 0, so that its normal score is finite
 
 
@@ -29,6 +32,13 @@ class Source(Protocol):
 
     def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
         """Yield the calls of one replication in order of arrival: the same for the same arguments, whoever asks."""
+        ...
+
+    def users(self, seed: int, replication: int) -> Sequence[Iterator[Trace]]:
+        """Return, for each user of a closed loop, all calls in order, each after ``think_s`` seconds of thinking.
+
+        There is no end to them, and ``arrival_s`` says nothing.
+        """
         ...
 
 
@@ -60,6 +70,10 @@ class Replay:
             trace = trace.resample(substreams.generator(seed, "replay", replication))
         yield trace.scaled(self.time_scale)
 
+    def users(self, seed: int, replication: int) -> Sequence[Iterator[Trace]]:
+        """Return nobody: recorded calls come when they were recorded."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
@@ -70,7 +84,7 @@ class Stream:
     name
         Address of its random numbers, unique in a study.
     arrivals
-        A process of `workloads.arrivals`.
+        A process of `workloads.arrivals`, or the users of a closed loop.
     prompt, output
         Laws of `workloads.lengths`; the output is the true length.
     scripts
@@ -86,7 +100,7 @@ class Stream:
     """
 
     name: str
-    arrivals: Arrivals
+    arrivals: Arrivals | Closed
     prompt: Length
     output: Length
     scripts: Mapping[str, float] = field(default_factory=lambda: {"latin": 1.0})
@@ -104,33 +118,57 @@ class Stream:
             content_ratios((), self.tokenizer)
 
     def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
-        """Yield the stream's calls; each column has its own substream."""
+        """Yield the stream's calls; each column has its own substream. Of a closed loop there are none."""
+        if isinstance(self.arrivals, Closed):
+            return
         address = ("stream", self.name, replication)
-
-        def uniforms(column: str, block: int, n: int) -> Floats:
-            return substreams.generator(seed, *address, column, block=block).random(n)
-
-        mix = ScriptMix(self.scripts)
         times = self.arrivals.times(lambda k: substreams.generator(seed, *address, "arrivals", block=k))
         for block, arrival in enumerate(_rechunked(times)):
-            n = len(arrival)
-            prompt = uniforms("prompt", block, BLOCK)[:n]
-            output = uniforms("output", block, BLOCK)[:n]
-            scripts = mix.codes(uniforms("script", block, BLOCK)[:n])
-            prompts = self.prompt.quantile(prompt)
-            outputs = self.output.quantile(_tied(prompt, output, self.correlation))
-            if self.tokenizer:
-                factors = content_ratios(mix.names, self.tokenizer)[scripts]
-                noise = special.ndtri(np.maximum(uniforms("content", block, BLOCK)[:n], TINY))
-                factors = np.where(factors == 1.0, 1.0, factors * np.exp(RATIO_SCATTER * noise))
-                prompts, outputs = (_scaled(counts, factors) for counts in (prompts, outputs))
-            yield Trace(
-                arrival_s=arrival,
-                prompt_tokens=prompts,
-                output_tokens=outputs,
-                kind=Labels.constant(self.kind or self.name, n),
-                script=Labels(scripts, mix.names),
-            )
+
+            def uniforms(column: str, block: int = block, n: int = len(arrival)) -> Floats:
+                return substreams.generator(seed, *address, column, block=block).random(BLOCK)[:n]
+
+            yield self._calls(arrival, uniforms)
+
+    def users(self, seed: int, replication: int) -> Sequence[Iterator[Trace]]:
+        """Return the users of a closed loop; what one calls depends on nothing but its number."""
+        loop = self.arrivals
+        return (
+            [self._user(loop, seed, replication, k) for k in range(loop.concurrency)]
+            if isinstance(loop, Closed)
+            else ()
+        )
+
+    def _user(self, loop: Closed, seed: int, replication: int, number: int) -> Iterator[Trace]:
+        address = ("stream", self.name, replication, "user", number)
+        block = 0
+        while True:
+            # one generator for all columns: users are many, and most make few calls
+            levels = substreams.generator(seed, *address, block=block).random((len(_COLUMNS), USER_BLOCK))
+            calls = self._calls(np.zeros(USER_BLOCK), dict(zip(_COLUMNS, levels, strict=True)).__getitem__)
+            think = np.zeros(USER_BLOCK) if loop.think is None else loop.think.quantile(levels[_COLUMNS.index("think")])
+            yield replace(calls, think_s=think)
+            block += 1
+
+    def _calls(self, arrival: Floats, uniforms: Callable[[str], Floats]) -> Trace:
+        """Return the calls at these times, ``uniforms`` giving the levels of a column."""
+        n = len(arrival)
+        mix = ScriptMix(self.scripts)
+        prompt, output, scripts = uniforms("prompt"), uniforms("output"), mix.codes(uniforms("script"))
+        prompts = self.prompt.quantile(prompt)
+        outputs = self.output.quantile(_tied(prompt, output, self.correlation))
+        if self.tokenizer:
+            factors = content_ratios(mix.names, self.tokenizer)[scripts]
+            noise = special.ndtri(np.maximum(uniforms("content"), TINY))
+            factors = np.where(factors == 1.0, 1.0, factors * np.exp(RATIO_SCATTER * noise))
+            prompts, outputs = (_scaled(counts, factors) for counts in (prompts, outputs))
+        return Trace(
+            arrival_s=arrival,
+            prompt_tokens=prompts,
+            output_tokens=outputs,
+            kind=Labels.constant(self.kind or self.name, n),
+            script=Labels(scripts, mix.names),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +186,7 @@ class Mixture:
             raise BadInput(*(Fault(f"two streams are named {name!r}", key="streams") for name in twice))
 
     def blocks(self, seed: int, replication: int) -> Iterator[Trace]:
-        """Yield the calls of all streams merged by arrival; at equal times in the order of the streams."""
+        """Yield the calls of all open streams merged by arrival; at equal times in the order of the streams."""
         if len(self.streams) == 1:
             yield from self.streams[0].blocks(seed, replication)
             return
@@ -169,6 +207,10 @@ class Mixture:
                     held[i] = part if more is None else Trace.concat([part, more])
         if any(map(len, held)):
             yield Trace.merge([part for part in held if len(part)])
+
+    def users(self, seed: int, replication: int) -> Sequence[Iterator[Trace]]:
+        """Return the users of all closed loops."""
+        return [user for stream in self.streams for user in stream.users(seed, replication)]
 
 
 def until(blocks: Iterator[Trace], horizon_s: float | None) -> Trace:

@@ -107,6 +107,8 @@ def synth(
         raise BadInput(
             Fault("its workload are agents, whose calls depend on the answers; use a study of streams", study)
         )
+    if source.users(loaded.seed, replication):
+        raise BadInput(Fault("its users call when they have been answered; a trace needs arrivals of their own", study))
     trace = until(source.blocks(loaded.seed, replication), loaded.run.horizon_s)
     write_trace(trace, output)
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")

@@ -198,14 +198,19 @@ def built(value: Value) -> Value:
     return value
 
 
-def table_of(target: type, tag: str, name: str, given: tuple[str, ...] = ()) -> type[Choice]:
+Nested = Mapping[Hint, Hint]
+"""How a study writes what it cannot write of itself: by the class of the field, the type of the key."""
+NOTHING: Nested = {}
+
+
+def table_of(target: type, tag: str, name: str, given: tuple[str, ...] = (), nested: Nested = NOTHING) -> type[Choice]:
     """Return the table that a study writes for a dataclass: its tag, then its fields except the given ones."""
     fields: dict[str, Any] = {tag: (Literal[name], Field(description=first_line(target)))}
     said = attribute_docs(target)
     hints = get_type_hints(target)
     own = [field for field in dataclasses.fields(target) if field.init]
     for field in own:
-        kind = None if field.name in given else _written(hints[field.name], field.name)
+        kind = None if field.name in given else _written(hints[field.name], field.name, nested)
         if kind is None:
             continue
         if isinstance(field.default, int | float | str | tuple | None):
@@ -227,10 +232,14 @@ def _itself(value: Value) -> Value:
     return value
 
 
-def _written(hint: Hint, name: str) -> Hint:
+def _written(hint: Hint, name: str, nested: Nested) -> Hint:
     """Return how a study writes a value of a Python type, None if it cannot."""
+    if hint in nested:
+        return nested[hint]
     origin: Hint = get_origin(hint)
     arguments = get_args(hint)
+    if hint is Any:  # what the object itself looks at
+        return hint
     if hint is bool:
         return StrictBool
     if hint is str:
@@ -241,9 +250,9 @@ def _written(hint: Hint, name: str) -> Hint:
         return hint
     if origin in (Union, types.UnionType):
         # a study writes what it can of the alternatives: a name where a program may also pass the object
-        some = [kind for argument in arguments if (kind := _written(argument, name)) is not None]
+        some = [kind for argument in arguments if (kind := _written(argument, name, nested)) is not None]
         return Annotated[_union(some), WrapValidator(_any_of)] if set(some) - {type(None)} else None
-    kinds = [_written(argument, name) for argument in arguments if argument is not Ellipsis]
+    kinds = [_written(argument, name, nested) for argument in arguments if argument is not Ellipsis]
     if not kinds or None in kinds:
         return None
     if origin is tuple:
@@ -289,7 +298,9 @@ def _any_of(value: Value, handler: ValidatorFunctionWrapHandler) -> Value:
         raise ValueError("; or ".join(said)) from None
 
 
-def choice_of(what: str, tag: str, options: Mapping[str, type], given: tuple[str, ...] = ()) -> Hint:
+def choice_of(
+    what: str, tag: str, options: Mapping[str, type], given: tuple[str, ...] = (), nested: Nested = NOTHING
+) -> Hint:
     """Return the type of a key whose table names one of several classes, by ``tag``.
 
     Parameters
@@ -302,8 +313,10 @@ def choice_of(what: str, tag: str, options: Mapping[str, type], given: tuple[str
         The classes by their names.
     given
         Fields that the caller gives on building, where a class has them.
+    nested
+        The tables of fields that are choices themselves.
     """
-    tables = {name: table_of(target, tag, name, given) for name, target in options.items()}
+    tables = {name: table_of(target, tag, name, given, nested) for name, target in options.items()}
 
     def check(table: object) -> object:
         if isinstance(table, str):

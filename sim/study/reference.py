@@ -10,10 +10,11 @@ from policies.context import CONTEXT_POLICIES
 from policies.output import POLICIES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
-from sim.study.choices import Table, first_line, table_of
+from sim.study.choices import NOTHING, Nested, Table, first_line, table_of
 from sim.study.server import GIVEN, FaultsTable, ServerTable
 from sim.study.study import templates
 from sim.study.tables import (
+    NESTED,
     Head,
     PolicyTable,
     Replications,
@@ -25,7 +26,8 @@ from sim.study.tables import (
 )
 from sim.thresholds import Threshold
 from workloads.agents import AGENTS
-from workloads.arrivals import ARRIVALS
+from workloads.arrivals import LOADS
+from workloads.durations import DURATIONS as LAWS_OF_DURATIONS
 from workloads.lengths import LENGTHS
 
 _INTRODUCTION = f"""# Study files
@@ -77,7 +79,8 @@ def _sections() -> Iterator[str]:
     yield from _section("`[[workload.streams]]`", "", StreamTable)
     yield from _section("`[[workload.streams]] tool = { ... }`", "", ToolTable)
     yield from _choices("`[[workload.agents]]`", "kind", AGENTS)
-    yield from _choices("`arrivals`", "kind", ARRIVALS)
+    yield from _choices("`arrivals`", "kind", LOADS, nested=NESTED)
+    yield from _choices("`think`", "kind", LAWS_OF_DURATIONS)
     yield from _choices("`prompt`, `output`", "kind", LENGTHS)
     yield "## Bundled studies\n"
     for name, text in templates().items():
@@ -95,10 +98,12 @@ def _section(title: str, tag: str, table: type[Table], level: str = "##") -> Ite
         yield ""
 
 
-def _choices(title: str, tag: str, options: Mapping[str, type], given: tuple[str, ...] = ()) -> Iterator[str]:
+def _choices(
+    title: str, tag: str, options: Mapping[str, type], given: tuple[str, ...] = (), nested: Nested = NOTHING
+) -> Iterator[str]:
     yield f"### {title}: one of\n"
     for name, target in options.items():
-        yield from _section(f'`{tag} = "{name}"`', tag, table_of(target, tag, name, given), "####")
+        yield from _section(f'`{tag} = "{name}"`', tag, table_of(target, tag, name, given, nested), "####")
 
 
 def _rows(table: type[Table]) -> Iterator[tuple[str, str, str, str]]:

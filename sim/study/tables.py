@@ -32,6 +32,7 @@ from sim import metrics
 from sim.quantities import DURATIONS, Duration, Number, Positive, Share, Size, parse
 from sim.study.choices import (
     Choice,
+    Nested,
     Table,
     again,
     built,
@@ -46,24 +47,30 @@ from sim.study.choices import (
 from sim.study.server import ServerTable
 from sim.thresholds import Threshold
 from sim.tools import Tool
+from workloads import durations
 from workloads.agents import AGENTS, Agents
-from workloads.arrivals import ARRIVALS
+from workloads.arrivals import LOADS
 from workloads.errors import BadInput, did_you_mean
 from workloads.lengths import LENGTHS
 from workloads.scripts import ScriptMix
 from workloads.source import Mixture, Stream
+
+NESTED: Nested = {durations.Duration: choice_of("law of durations", "kind", durations.DURATIONS)}
+"""The tables of what arrival processes are made of."""
 
 if TYPE_CHECKING:
     OutputPolicyTable = Choice
     ContextPolicyTable = Choice
     AgentsTable = Choice
     ArrivalsTable = Choice
+    DurationTable = Choice
     LengthTable = Choice
 else:
     OutputPolicyTable = choice_of("output policy", "name", POLICIES)
     ContextPolicyTable = choice_of("context policy", "name", CONTEXT_POLICIES)
     AgentsTable = choice_of("kind of agents", "kind", AGENTS)
-    ArrivalsTable = choice_of("arrival process", "kind", ARRIVALS)
+    DurationTable = NESTED[durations.Duration]
+    ArrivalsTable = choice_of("arrival process", "kind", LOADS, nested=NESTED)
     LengthTable = choice_of("length law", "kind", LENGTHS)
 
 

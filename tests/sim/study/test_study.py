@@ -506,3 +506,13 @@ def test_the_schema_holds_together() -> None:
 def test_the_reference_is_up_to_date() -> None:
     page = Path(__file__).parents[3] / "docs" / "study.md"
     assert page.read_text(encoding="utf-8") == markdown(), "python -m sim.study.reference > docs/study.md"
+
+
+def test_a_mixture_of_lengths_is_written_as_a_fit_prints_it() -> None:
+    law = "{kind = 'mixture', parts = [{kind = 'constant', tokens = 7}, {kind = 'constant', tokens = 9, weight = 3}]}"
+    output = load_study("quickstart", [f"workload.streams.0.output={law}"]).arms["fixed-32k"].workload.streams[0].output
+    assert output.build().moments()[0] == 8.5
+    with pytest.raises(BadInput, match=r"parts\[0\].tokens: must be a whole number"):
+        load_study(
+            "quickstart", ["workload.streams.0.output={ kind='mixture', parts=[{ kind='constant', tokens=-1 }] }"]
+        )
