@@ -24,37 +24,40 @@ class Growth:
     ----------
     block_tokens
         ``b``, tokens in a block.
+
+    Attributes
+    ----------
+    changes
+        Log of the counters: the class of who joined, its complement of who left. Who reads it clears it.
     """
 
-    __slots__ = ("_counts", "_size", "_slack")
+    __slots__ = ("_counts", "_size", "_slack", "changes")
 
     def __init__(self, block_tokens: int) -> None:
         self._size = block_tokens
         # The classes twice over, so that any rotation of them is one slice.
         self._counts = array("i", [0] * (2 * block_tokens))
-        # Tokens that still fit into the blocks of a request, in the order of `classes`.
+        # Tokens that still fit into the blocks of a request, those first whose next block is due last.
         self._slack: list[int] = [*range(block_tokens - 2, -1, -1), block_tokens - 1]
+        self.changes: list[int] = []
 
     def join(self, context: int, iteration: int) -> None:
         """Count in a request that begins to decode at ``iteration`` with ``context`` tokens known."""
         place = (context - iteration) % self._size
         self._counts[place] += 1
         self._counts[place + self._size] += 1
+        self.changes.append(place)
 
     def leave(self, context: int, iteration: int) -> None:
         """Count out a request that has ``context`` tokens at ``iteration``."""
         place = (context - iteration) % self._size
         self._counts[place] -= 1
         self._counts[place + self._size] -= 1
+        self.changes.append(~place)
 
     def now(self, iteration: int) -> int:
         """Return the blocks that the next iteration takes."""
         return self._counts[(1 - iteration) % self._size]
-
-    def classes(self, iteration: int) -> array[int]:
-        """Return the counters, those first whose next block is due last: in b - 1, ..., 1, 0 iterations."""
-        first = (2 - iteration) % self._size
-        return self._counts[first : first + self._size]
 
     def held(self, iteration: int, context: int) -> int:
         """Return the blocks held in the next iteration by requests with ``context`` tokens in sum."""

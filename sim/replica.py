@@ -103,7 +103,6 @@ class Replica:
     def __init__(self, clock: Clock, server: Server, tick_s: float = 60.0, stepped: bool = False) -> None:
         self.clock = clock
         self.server = server
-        self.timeline = Timeline(tick_s, server.block_tokens)
         self.most_running = 0
         self.preemptions = 0
         self.iterations = 0
@@ -111,6 +110,7 @@ class Replica:
         self._pool = Pool(server.kv_tokens, server.block_tokens)
         self._cache = PrefixCache(server.block_tokens) if server.prefix_cache else None
         self._growth = Growth(server.block_tokens) if server.rule.grows else None
+        self.timeline = Timeline(tick_s, server.block_tokens, None if self._growth is None else self._growth.changes)
         least = server.rule.need(1, 1, 0, server.block_tokens)
         self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
@@ -228,10 +228,12 @@ class Replica:
                 yield self._alarm
                 now = clock.now
                 continue
-            if not clock.skip(end):
+            if clock.skip(end):
+                now = end
+            else:
                 self._alarm = Moment(clock, end, COMPLETION)
                 yield self._alarm
-            now = clock.now
+                now = clock.now
             self._complete(now)
             if not clock.quiet():
                 yield Moment(clock, now, SCHEDULING)
@@ -244,8 +246,12 @@ class Replica:
         float or None
             When it ends, seconds; None if there is nothing to do.
         """
-        growth, pool = self._growth, self._pool
-        preempted = growth is not None and self._lacks(0)
+        growth, pool, size = self._growth, self._pool, self._pool.block_tokens
+        decoding, context = self._decoding, self._context
+        # Far from the end of the pool a bound will do, here and below: no last block has more free than its tokens.
+        preempted = (
+            growth is not None and context + decoding * size > (pool.blocks - pool.held) * size and self._lacks(0)
+        )
         if preempted:
             self._make_room(now)
         if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
@@ -283,8 +289,6 @@ class Replica:
             left = ends[0][0] - self.iterations
             if left < steps:
                 steps = left
-            size = pool.block_tokens
-            # Far from the end of the pool a bound will do: every request with one block more than its tokens fill.
             if growth is not None and context + decoding * (steps + size) > (pool.blocks - pool.held) * size:
                 free = pool.blocks - pool.held - growth.held(self.iterations, context)
                 steps = min(steps, growth.reach(self.iterations, decoding, free + growth.now(self.iterations)))
@@ -303,6 +307,7 @@ class Replica:
         first that does not fit; nobody enters when the scheduler has just preempted somebody (``open_`` is false).
         """
         server, waiting, running, pool = self.server, self._waiting, self._running, self._pool
+        cache, piecewise, need, size = self._cache, self._piecewise, server.rule.need, pool.block_tokens
         budget = server.max_num_batched_tokens - self._decoding
         prompts: list[tuple[Work, int]] = []
         if self._partial is not None:
@@ -316,7 +321,10 @@ class Replica:
             expected = outlook.tokens(self.iterations)
         while open_ and waiting and budget > 0 and len(running) < server.max_num_seqs:
             work = waiting[0]
-            blocks, loose, found = self._needed(work, budget)
+            if cache is None and not piecewise:
+                blocks, loose, found = need(work.prompt, work.limit, work.generated, size), 0, None
+            else:
+                blocks, loose, found = self._needed(work, budget)
             if self._lacks(blocks + loose + (self._spare if running else 0)):
                 break
             if outlook is not None:
@@ -394,7 +402,8 @@ class Replica:
                     self._requeue(work, now)
                 else:
                     self._respond(work, now)
-                    self._let_go(work)
+                    if work.lease is not None:
+                        self._let_go(work)
         for work, tokens in self._prompts:
             work.past += tokens * steps
             work.todo -= tokens * steps
@@ -408,8 +417,6 @@ class Replica:
             stored += tokens + work.past
             rise += tokens
         timeline = self.timeline
-        if self._growth is not None:
-            timeline.classes.append(self._growth.classes(self.iterations))
         runs = timeline.runs
         runs.rows.append(
             runs.pack(
@@ -423,6 +430,7 @@ class Replica:
                 stored,
                 rise,
                 self._pool.held,
+                0 if self._growth is None else len(self._growth.changes),
             )
         )
         if len(runs.rows) >= BLOCK:
@@ -669,7 +677,9 @@ class Replica:
         linear = self._base - self._slope / 2
         spent = now - self._started_s
         root = math.sqrt(linear * linear + 2 * self._slope * spent)
-        steps = max(1, min(self._steps, math.ceil(2 * spent / (linear + root))))
+        steps = math.ceil(2 * spent / (linear + root)) or 1
+        if steps > self._steps:
+            steps = self._steps
         end = self._time_after(steps)
         while end < now:  # rounding of the root, here and below
             steps += 1

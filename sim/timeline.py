@@ -8,7 +8,6 @@ iteration too.
 from __future__ import annotations
 
 import math
-from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +37,7 @@ RUN = np.dtype(
         ("stored", "i8"),  # tokens of prompts that are stored at the end of the first iteration
         ("rise", "i8"),  # what each further iteration adds to them
         ("held", "i8"),  # blocks charged to requests that do not grow
+        ("changes", "i8"),  # of the classes of growing requests before it, since the log was last read
     ]
 )
 """What is logged of a run."""
@@ -128,21 +128,23 @@ class Timeline:
         Spacing of the grid, seconds.
     block_tokens
         Tokens in a block of the KV pool.
+    changes
+        For a rule that grows, the log of :class:`sim.kv.Growth`.
 
     Attributes
     ----------
     runs, queue, stalls
         Logs of :data:`RUN`, :data:`QUEUE` and :data:`STALL`, in order of time.
-    classes
-        For a rule that grows, the classes of :class:`sim.kv.Growth` when each run in the log began.
     """
 
-    def __init__(self, tick_s: float, block_tokens: int) -> None:
+    def __init__(self, tick_s: float, block_tokens: int, changes: list[int] | None = None) -> None:
         self.tick_s = tick_s
         self.runs = Log(RUN, self._settle_runs)
         self.queue = Log(QUEUE, self._settle_queue)
         self.stalls = Log(STALL, self._settle_stalls)
-        self.classes: list[array[int]] = []
+        self._changes = changes
+        self._counts = np.zeros(block_tokens, dtype=np.int64)  # of the classes, up to the last settled run
+        self._iterations = 0
         self._waiting: tuple[float, int] = (0.0, 0)  # the last change of the queue that was settled
         self.block_tokens = block_tokens
         self._sums = np.zeros(3)  # running, reserved, used up to the last settled run
@@ -202,12 +204,12 @@ class Timeline:
     def _columns(self) -> list[tuple[Ints, ...]]:
         return list(zip(*self._gaps, strict=True)) or [(), (), ()]
 
-    def taken(self, counts: NDArray[np.intc], steps: Ints) -> Ints:
+    def taken(self, counts: Ints, steps: Ints) -> Ints:
         """Return the blocks that growing requests take in ``steps`` steps, given the counters of their classes."""
         taken: Ints = np.einsum("ij,ij->i", counts, self._taken[steps])
         return taken
 
-    def growth(self, counts: NDArray[np.intc], steps: Ints) -> tuple[Ints, Ints]:
+    def growth(self, counts: Ints, steps: Ints) -> tuple[Ints, Ints]:
         """Return the blocks held more, summed over ``steps`` steps k, and the same weighted by k - ``steps``."""
         return np.einsum("ij,ij->i", counts, self._plain[steps]), np.einsum("ij,ij->i", counts, self._late[steps])
 
@@ -217,14 +219,14 @@ class Timeline:
         self._count(tick, log["length_s"], zero.astype(float), zero, zero + 1, zero + 1, zero)
 
     def _settle_runs(self, log: Rows) -> None:
-        start, base, slope, steps, decoding, running, context, stored, rise, held = (
+        start, base, slope, steps, decoding, running, context, stored, rise, held, changes = (
             log[name] for name in RUN.names or ()
         )
         reserved = held * self.block_tokens
         grown = None
-        if self.classes:
-            grown = np.frombuffer(b"".join(self.classes), dtype=np.intc).reshape(len(start), self.block_tokens)
-            self.classes.clear()
+        if self._changes is not None:
+            grown = self._classes(np.array(self._changes, dtype=np.int64), changes, steps)
+            self._changes.clear()
             reserved += context + grown @ self._slack
         run = _Runs(start, base, slope, steps, running, context + stored, decoding + rise, reserved, grown, self)
         every = np.arange(len(start))
@@ -260,6 +262,23 @@ class Timeline:
         keep = stop > first
         owner = owner[keep]
         self._count(tick[keep], base[owner], slope[owner], first[keep], stop[keep], decoding[owner], running[owner])
+
+    def _classes(self, changes: Ints, before: Ints, steps: Ints) -> Ints:
+        """Return the counters of the classes when each run began, those first whose next block is due last.
+
+        ``before`` counts the changes before each run.
+        """
+        size = self.block_tokens
+        counts = np.zeros((len(steps) + 1, size), dtype=np.int64)  # the last: after the last run
+        run = np.searchsorted(before, np.arange(len(changes)), side="right")
+        np.add.at(counts, (run, np.where(changes < 0, ~changes, changes)), np.where(changes < 0, -1, 1))
+        counts[0] += self._counts
+        counts = np.cumsum(counts, axis=0)
+        self._counts = counts[-1]
+        passed = self._iterations + np.concatenate([[0], np.cumsum(steps)])
+        self._iterations = int(passed[-1])
+        first = (2 - passed[:-1, None]) % size
+        return np.take_along_axis(counts[:-1], (first + np.arange(size)) % size, axis=1)
 
     def _count(
         self, tick: Ints, base: Floats, slope: Floats, first: Ints, stop: Ints, weight: Ints, running: Ints
@@ -320,7 +339,7 @@ class _Runs:
     used: Ints
     rise: Ints
     reserved: Ints
-    grown: NDArray[np.intc] | None
+    grown: Ints | None
     timeline: Timeline
 
     def time_of(self, which: Ints, steps: Ints) -> Floats:

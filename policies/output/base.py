@@ -92,6 +92,7 @@ class OutputPolicy:
     sticky_scope: str = "turn"
     rules: Rules = field(default=_KEEP_ALL, repr=False)
     _plans: dict[Key, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _begun: dict[int, tuple[Call, Plan]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     needs_oracle: ClassVar[bool] = False
     opens_with: ClassVar[str] = ""
@@ -158,6 +159,17 @@ class OutputPolicy:
             The estimate of the prompt where the call's own does not hold: many calls that differ in nothing else can
             be begun with one description.
         """
+        known = self._begun.get(id(call))  # one description begins many calls: found without a look at its fields
+        if known is not None and known[0] is call:
+            plan = known[1]
+        else:
+            plan = self._shared(call)
+            if len(self._begun) >= _PLANS_KEPT:
+                self._begun.clear()
+            self._begun[id(call)] = (call, plan)
+        return Machine(plan, call.prompt_tokens if prompt_tokens is None else prompt_tokens)
+
+    def _shared(self, call: Call) -> Plan:
         sticky = call.calls_since_escalation is not None and call.calls_since_escalation < self.sticky
         key = (
             call.model,
@@ -174,7 +186,7 @@ class OutputPolicy:
             if len(self._plans) >= _PLANS_KEPT:
                 self._plans.clear()
             plan = self._plans[key] = self._plan(call, sticky)
-        return Machine(plan, call.prompt_tokens if prompt_tokens is None else prompt_tokens)
+        return plan
 
     def _plan(self, call: Call, sticky: bool) -> Plan:
         known = self._known(call)
