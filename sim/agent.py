@@ -6,8 +6,6 @@ same agent runs against an idle server, a simulated replica, or a price list.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 from policies.context import ContextPolicy, Fitted, Refused, Shape
 from policies.messages import History, Known, Message, Role, ToolCall, assistant, system, tool_result, user
 from sim.prefix_cache import Prompt
+from sim.transcript import Transcript
 from workloads.agents.plan import Part, Plan, Step
 
 REREAD_CALL = Part(Known(60), 60)
@@ -150,12 +149,10 @@ class Agent:
         """Start an empty conversation."""
         self._history = History((system(self.plan.head.content), user(first.content)))
         self._parts: list[Part] = [self.plan.head, first]
-        self._ids: list[Hashable] = [self.plan.head_id, (self.number, self._epoch, 1)]
         self._results: list[int] = []
-        self._shape = Shape()
-        self._built = 0
-        self._prompt = Prompt()
-        self._places: list[int] = []  # segments of the prompt before each message; an empty message has none
+        self._transcript = Transcript((self.number, self._epoch))
+        self._transcript.say(self.plan.head.tokens, self.plan.head_id)
+        self._transcript.say(first.tokens)
 
     def ask(self) -> Ask | None:
         """Return the next request; None if the session has ended."""
@@ -165,18 +162,28 @@ class Agent:
         if isinstance(fitted, Refused):
             self.end, self.reason = End.REFUSED_BY_POLICY, fitted.reason
             return None
+        transcript, rewritten = self._transcript, 0
         if fitted.summary is not None and self._summarised != fitted.shape:
             self._summarised = fitted.shape
-            self._extend(self._shape, self._prompt)
-            return self._count(Ask(self._prompt, fitted.summary.output_tokens, fitted, is_summary=True))
-        rewritten = 0
-        if fitted.shape == self._shape:
-            self._extend(fitted.shape, self._prompt, fitted)
+            transcript.go_on()
+            return self._count(Ask(transcript.prompt, fitted.summary.output_tokens, fitted, is_summary=True))
+        if fitted.shape == transcript.shape:
+            transcript.go_on()
         else:
-            rewritten = self._rebuild(fitted)
-        self._again = self._missed(fitted)
+            rewritten = self._change(fitted)
+        self._again = self._missed(fitted) if self._needs else None
         output = REREAD_CALL.tokens if self._again else self._step.output_tokens
-        return self._count(Ask(self._prompt, output, fitted, rewritten_tokens=rewritten))
+        return self._count(Ask(transcript.prompt, output, fitted, rewritten_tokens=rewritten))
+
+    def _change(self, fitted: Fitted) -> int:
+        """Send something else than before; return the tokens sent before that stand behind the change."""
+        transcript = self._transcript
+        unchanged = transcript.unchanged
+        note = 0 if fitted.replacement is None else fitted.replacement.tokens(self.policy.counts)
+        rewritten = transcript.change(fitted, note)
+        if unchanged < self.window:
+            self.tally.early_tokens += max(0, unchanged - transcript.prompt.tokens)
+        return rewritten
 
     def _count(self, ask: Ask) -> Ask | None:
         tokens, fitted, tally = ask.prompt.tokens, ask.fitted, self.tally
@@ -219,7 +226,7 @@ class Agent:
             tally.rereads += 1
             tally.reread_tokens += part.tokens
             self._say(assistant(REREAD_CALL.content, *_CALL), REREAD_CALL)
-            self._extend(self._shape, self._prompt)
+            self._transcript.go_on()
             self._say(tool_result("t", part.content), part)
             self._again, self._needs = None, 0
             return step.wait_s
@@ -236,7 +243,7 @@ class Agent:
         else:
             self._say(assistant(answer.content, *(() if step.user else _CALL)), answer)
             if whole:  # what was generated is what is sent next: servers that keep it find it
-                self._extend(self._shape, self._prompt)
+                self._transcript.go_on()
             if step.user:
                 self._say(user(incoming.content), incoming)
             else:
@@ -252,9 +259,9 @@ class Agent:
     def _say(self, message: Message, part: Part) -> None:
         if message.role is Role.TOOL:
             self._results.append(len(self._parts))
-        self._ids.append((self.number, self._epoch, len(self._parts)))
         self._history = self._history.append(message)
         self._parts.append(part)
+        self._transcript.say(part.tokens)
 
     def _missed(self, fitted: Fitted) -> Part | None:
         """Return the result that the coming answer needs and that is not in the request."""
@@ -264,63 +271,3 @@ class Agent:
         shape = fitted.shape
         gone = fitted.is_cleared(at) or shape.head <= at < shape.start
         return self._parts[at] if gone else None
-
-    # ------------------------------------------------------------------ the prompt, as a cache sees it
-
-    def _rebuild(self, fitted: Fitted) -> int:
-        """Start a new prompt for a new shape; return the tokens sent before that stand behind the change."""
-        old, before, new = self._shape, self._prompt, fitted.shape
-        prompt = Prompt()
-        unchanged = before.tokens + sum(part.tokens for part in self._parts[self._built :])
-        if old.start == new.start == 0:
-            same = fitted.clearable[min(old.cleared, new.cleared)]  # the prompts part where one clears further,
-            same = min(same, self._built)  # at the latest where the new one goes on: a result may go before it is sent
-            place = self._places[same] if same < self._built else len(before.ids)
-            prompt.ids, prompt.ends = before.ids[:place], before.ends[:place]
-        else:
-            same = 0
-        del self._places[same:]
-        built = self._built
-        self._built, self._prompt, self._shape = same, prompt, new
-        self._extend(new, prompt, fitted, built)
-        known = prompt.tokens
-        common = _common(before, prompt)
-        self._extend(new, prompt, fitted)
-        if unchanged < self.window:
-            self.tally.early_tokens += max(0, unchanged - prompt.tokens)
-        return known - common
-
-    def _extend(self, shape: Shape, prompt: Prompt, fitted: Fitted | None = None, upto: int | None = None) -> None:
-        """Append to the prompt what the history has beyond what was built."""
-        stop = len(self._parts) if upto is None else upto
-        parts, ids, places = self._parts, self._ids, self._places
-        clearable: Sequence[int] = ()
-        note = place = 0
-        if fitted is not None and shape.cleared:
-            assert fitted.replacement is not None
-            clearable, note = fitted.clearable, fitted.replacement.tokens(self.policy.counts)
-            place = bisect_left(clearable, self._built, 0, shape.cleared)
-        for at in range(self._built, stop):
-            places.append(len(prompt.ids))
-            if shape.start and shape.head <= at < shape.start:
-                if at == shape.head:
-                    prompt.append((self.number, self._epoch, "left out", shape), shape.lead)
-            elif place < shape.cleared and clearable and clearable[place] == at:
-                prompt.append((self.number, self._epoch, ~at), note)
-            else:
-                prompt.append(ids[at], parts[at].tokens)
-            if place < shape.cleared and clearable and clearable[place] == at:
-                place += 1
-        self._built = max(self._built, stop)
-
-
-def _common(one: Prompt, other: Prompt) -> int:
-    """Return the tokens of the longest common prefix."""
-    tokens = 0
-    for left, right, end, other_end in zip(one.ids, other.ids, one.ends, other.ends, strict=False):
-        if left != right:
-            break
-        tokens = min(end, other_end)
-        if end != other_end:
-            break
-    return tokens

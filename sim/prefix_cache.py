@@ -12,7 +12,7 @@ is the oldest. A request that ends or leaves inside a node splits it there.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from itertools import accumulate
@@ -60,6 +60,42 @@ class Prompt:
         other = Prompt()
         other.ids, other.ends = self.ids.copy(), self.ends.copy()
         return other
+
+    def extend(self, other: Prompt, start: int, stop: int | None = None) -> None:
+        """Add the segments ``start`` to ``stop`` of another prompt (to its end) at the end."""
+        shift = self.tokens - other.upto(start)
+        self.ids += other.ids[start:stop]
+        self.ends += [end + shift for end in other.ends[start:stop]] if shift else other.ends[start:stop]
+
+    def upto(self, segments: int) -> int:
+        """Return the tokens of the first segments."""
+        return self.ends[segments - 1] if segments else 0
+
+    def shared(self, other: Prompt, place: int, limit: int) -> int:
+        """Return how many of the first ``limit`` tokens are the same.
+
+        Parameters
+        ----------
+        other
+            Another prompt.
+        place
+            Segments before this one are known to be the same.
+        limit
+            At most as many as either has, more than those of the segments before ``place``.
+        """
+        ids, ends, other_ids, other_ends = self.ids, self.ends, other.ids, other.ends
+        # Slices of lists compare many times faster than their elements one by one: mostly all are the same, and if not,
+        # the difference is halved in.
+        last = middle = bisect_left(ends, limit, place)
+        while place < last:
+            if ids[place:middle] == other_ids[place:middle] and ends[place:middle] == other_ends[place:middle]:
+                place = middle
+            else:
+                last = middle - 1
+            middle = (place + last + 1) // 2
+        if ids[place] == other_ids[place]:
+            return min(limit, ends[place], other_ends[place])
+        return self.upto(place)
 
     @property
     def tokens(self) -> int:
@@ -247,32 +283,18 @@ class PrefixCache:
         ids, ends = prompt.ids, prompt.ends
         node = above or self._root
         at = node.end
-        index = bisect_right(ends, at)  # the segment that holds token `at`
         while at < stop:
+            index = bisect_right(ends, at)  # the segment that holds token `at`
             child = node.children.get((ids[index], at - ends[index - 1] if index else at))
             if child is None:
                 break
             node = child
-            limit = node.end if node.end < stop else stop
-            if node.prompt is prompt:
-                at = limit
-            else:
-                other_ids, other_ends = node.prompt.ids, node.prompt.ends
-                while True:
-                    at = ends[index]
-                    if at != other_ends[index]:
-                        at = min(at, other_ends[index])
-                        break
-                    index += 1
-                    if at >= limit or ids[index] != other_ids[index]:
-                        break
-                if at > limit:
-                    at = limit
-            if at < node.end:
-                break
-            node.prompt = prompt
-            if at < stop:
-                index = bisect_right(ends, at)
+            at = node.end if node.end < stop else stop
+            if node.prompt is not prompt:
+                at = prompt.shared(node.prompt, index, at)
+                if at < node.end:
+                    break
+                node.prompt = prompt
         return node, at
 
     def _cut(self, node: _Node, at: int) -> _Node:

@@ -160,6 +160,7 @@ class ClearFold(Fold):
         "_note",
         "_ordinals",
         "_policy",
+        "_results",
         "_smallest",
         "_zone",
         "held",
@@ -184,6 +185,7 @@ class ClearFold(Fold):
         self.sizes = [0]
         self.outside = [0]
         self.held = [0]
+        self._results = 0  # among the messages so far
         self._ordinals: list[int] = []  # of each clearable result among all results
         self._note, self._smallest = note, smallest
         self._zone, self._policy, self._excluded = zone, policy, excluded
@@ -191,25 +193,29 @@ class ClearFold(Fold):
     def extend(self, log: Log, length: int) -> None:
         """Take the log's messages in up to a length."""
         raw, outside, held, ordinals, zone = self.raw, self.outside, self.held, self._ordinals, self._zone
+        estimator, policy = self.estimator, self._policy
+        total, free, kept = raw[-1], outside[-1], held[-1]
         for at in range(len(raw) - 1, length):
             message = log.messages[at]
-            tokens = message.tokens(self.estimator)
-            free, kept = outside[at], held[at]
-            if message.role is Role.TOOL:
-                ordinal = bisect_left(log.results, at)
+            tokens = message.tokens(estimator)
+            role = message.role
+            if role is Role.TOOL:
+                ordinal = self._results
+                self._results += 1
                 zone.add(tokens)
                 if tokens > self._smallest and log.tools[ordinal] not in self._excluded:
                     self.where.append(at)
                     ordinals.append(ordinal)
                     self.saved.append(self.saved[-1] + tokens - self._note)
                     self.sizes.append(self.sizes[-1] + tokens)
-            elif message.role is Role.USER:
+            elif role is Role.USER:
                 zone.next_turn()
-            elif message.role is Role.ASSISTANT and self._policy is not None:
-                kept = self._policy.clear(self, at, kept)
+            elif role is Role.ASSISTANT and policy is not None:
+                kept = policy.clear(self, at, kept)
             while free < len(ordinals) and ordinals[free] < zone.outside:
                 free += 1
-            raw.append(raw[-1] + tokens)
+            total += tokens
+            raw.append(total)
             outside.append(free)
             held.append(kept)
 

@@ -72,11 +72,8 @@ class Sitting:
             agent.refused("the request was refused")
             self.ended_s = clock.now
             return
-        wait_s = agent.answered(self.ask, delivered)
-        if wait_s > 0:
-            Moment(clock, clock.now + wait_s).callbacks.append(self.go_on)
-        else:
-            self.go_on()
+        # Never at once: the server keeps what was generated only after this, and what is sent next may be less.
+        Moment(clock, clock.now + agent.answered(self.ask, delivered)).callbacks.append(self.go_on)
 
 
 class AgentCall(OpenCall):
