@@ -1,4 +1,4 @@
-"""Which places the arms of a case may take among each other, and what that says over all cases."""
+"""Which arm is better than which for sure, the places that leaves open to each, and what that says over all cases."""
 
 from __future__ import annotations
 
@@ -41,28 +41,45 @@ def rankings(study: Study, found: Mapping[str, Results]) -> dict[str, dict[str, 
     }
 
 
-def rank(case: str, results: Results, metric: str, same_within: float) -> Ranking:
-    """Return the places of the arms of a case.
+Order: TypeAlias = frozenset[tuple[str, str]]
+"""Pairs of arms (their case left out of the names) of which the first is better than the second for sure."""
+
+
+def order(case: str, results: Results, metric: str, same_within: float) -> Order:
+    """Return which arms of a case are better than which.
 
     One arm is better than another for sure if the paired interval of their difference says so. The intervals of all
-    pairs hold together with 95 % (Bonferroni: each leaves out 5 % over the number of pairs), so the places do.
+    pairs hold together with 95 % (Bonferroni: each leaves out 5 % over the number of pairs).
     """
-    arms = {name.removeprefix(f"{case}/"): arm for name, arm in results.arms.items()}
-    placed = {
-        name: [values[metric] for values in arm.values]
-        for name, arm in arms.items()
-        if arm.metrics[metric].mean is not None
-    }
-    better, worse = dict.fromkeys(placed, 0), dict.fromkeys(placed, 0)  # how many others are
+    placed = _placed(case, results, metric)
     pairs = list(combinations(placed, 2))
+    sure = set()
     for one, other in pairs:
         confidence = 1 - (1 - CONFIDENCE) / len(pairs)
         verdict = compare(placed[one], placed[other], METRICS[metric].better, same_within, confidence).verdict
         if verdict in ("better", "worse"):
-            ahead, behind = (other, one) if verdict == "better" else (one, other)
-            worse[ahead] += 1
-            better[behind] += 1
-    return {name: Places(1 + better[name], len(placed) - worse[name]) if name in placed else None for name in arms}
+            sure.add((other, one) if verdict == "better" else (one, other))
+    return frozenset(sure)
+
+
+def rank(case: str, results: Results, metric: str, same_within: float) -> Ranking:
+    """Return the places of the arms of a case; they hold together with 95 %, as :func:`order` does."""
+    placed = _placed(case, results, metric)
+    better, worse = dict.fromkeys(placed, 0), dict.fromkeys(placed, 0)  # how many others are
+    for ahead, behind in order(case, results, metric, same_within):
+        worse[ahead] += 1
+        better[behind] += 1
+    names = (name.removeprefix(f"{case}/") for name in results.arms)
+    return {name: Places(1 + better[name], len(placed) - worse[name]) if name in placed else None for name in names}
+
+
+def _placed(case: str, results: Results, metric: str) -> dict[str, list[float | None]]:
+    """Return the replications of the arms that have a place."""
+    return {
+        name.removeprefix(f"{case}/"): [values[metric] for values in arm.values]
+        for name, arm in results.arms.items()
+        if arm.metrics[metric].mean is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.experiment import Results
 from sim.ranking import rankings
+from sim.sensitivity import survivals
 from sim.stats import Interval
 from sim.study import Study
 
@@ -108,6 +109,26 @@ def warnings(found: Mapping[str, Results]) -> list[str]:
         for text in results.warnings
         if text not in every
     ]
+
+
+def sensitivity(study: Study, found: Mapping[str, Results]) -> dict[str, Any]:
+    """Return the block of a study with other assumptions: what is found under each, and what it leaves.
+
+    Parameters
+    ----------
+    study, found
+        What was asked, and what was found as written and under each assumption.
+    """
+    studies = study.by_case()
+    block: dict[str, Any] = {}
+    for name, left in survivals(study, found).items():
+        part = summarise(studies[name], found[name], "", {})
+        kept = {key: part[key] for key in ("replications", "warnings", "window_s", "arms", "comparisons")}
+        fates = {(f"{name}/{arm}", metric): fate for (arm, metric), fate in left.verdicts.items()}
+        for comparison in kept["comparisons"]:
+            comparison["survival"] = fates.get((comparison["arm"], comparison["metric"]))
+        block[name] = {**kept, "orders": dict(left.orders)}
+    return block
 
 
 def _ends(interval: Interval) -> dict[str, float | None]:

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from sim.experiment import ArmResult, Results
 from sim.metrics import METRICS
-from sim.ranking import Places, Ranking, Standing, rankings, standing
+from sim.ranking import Places, Ranking, Standing, order, rankings, standing
+from sim.sensitivity import survivals
 from sim.stats import Interval
 from sim.study import Study
 from sim.summary import warnings
@@ -83,10 +84,20 @@ def progress(study: Study) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def show(study: Study, results: Results, folder: Path, console: Console) -> None:
-    """Print the answer: metric by metric the arms, each with its difference from the first, and how sure it is."""
-    lines = [*_table(study, results), *_answers(results), *_outcomes(study, results)]
-    _print(console, lines, results.warnings, folder)
+def show(study: Study, found: Mapping[str, Results], folder: Path, console: Console) -> None:
+    """Print the answer: metric by metric the arms, each with its difference from the first, and how sure it is.
+
+    What was found is that of a study without cases: as written under ``""``, and under each of its assumptions.
+    """
+    results = found[""]
+    lines = [*_table(study, results), *_answers(results), *_sensitivity(study, found), *_outcomes(study, results)]
+    elsewhere = (
+        f"{name}: {text.removeprefix(f'{name}/')}"
+        for name in study.sensitivity
+        for text in found[name].warnings
+        if text not in results.warnings
+    )
+    _print(console, lines, [*results.warnings, *elsewhere], folder)
 
 
 def show_cases(study: Study, found: Mapping[str, Results], folder: Path, console: Console) -> None:
@@ -293,6 +304,37 @@ def _answers(results: Results) -> Iterator[Text]:
                     amount = f"{_estimate(comparison.difference, scale, '+')} {'points' if unit == '%' else unit}"
                     yield Text(f"  {label:<{width}}", style=colour).append(f"  {words:<{most}}  {amount}", "default")
                     label = ""
+
+
+def _sensitivity(study: Study, found: Mapping[str, Results]) -> Iterator[Text]:
+    """Yield what each assumption leaves of the orders, and of the answers that do not survive all of them."""
+    left = survivals(study, found)
+    if not left:
+        return
+    results = found[""]
+    rows = []
+    for metric in study.run.rank_by:
+        sure = len(order("", results, metric, study.run.same_within))
+        pairs = math.comb(len(results.arms), 2)
+        fates = [survival.orders[metric] or "-" for survival in left.values()]
+        rows.append([f"order by {metric}", f"{sure} of {pairs} pairs sure", *fates])
+    decided = [
+        (arm, metric)
+        for arm in results.arms
+        for metric in ANSWERS
+        if (arm, metric) in results.comparisons and results.comparisons[arm, metric].verdict != "undecided"
+    ]
+    firm = 0
+    for arm, metric in decided:
+        fates = {name: survival.verdicts[arm, metric] for name, survival in left.items()}
+        if set(fates.values()) == {"survives"}:
+            firm += 1
+        else:
+            cells = [f if (f"{n}/{arm}", metric) in found[n].comparisons else "unstable" for n, f in fates.items()]
+            rows.append([f"{arm}: {ANSWERS[metric]}", results.comparisons[arm, metric].verdict, *cells])
+    title = f"what other assumptions leave of it: {firm} of {len(decided)} decided answers survive them all"
+    yield Text(title, style="bold")
+    yield from _grid(["as written", *left], rows)
 
 
 def _scale(metric: str) -> tuple[float, str]:

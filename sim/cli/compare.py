@@ -73,17 +73,19 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
     from sim.experiment import conduct_cases
     from sim.folder import Folder
     from sim.speed import Meter
-    from sim.summary import dumps, summarise, summarise_cases
+    from sim.summary import dumps, sensitivity, summarise, summarise_cases
 
     meter = Meter()
     jobs = jobs or len(os.sched_getaffinity(0))
     with Folder(output or Path("results") / "runs" / study.name) as folder:
         sketch = plots.Sketch()
+        drawn = next(iter(study.by_case().values())).arms
 
         def keep(arm: str, number: int, happened: Replication) -> None:
             with meter.writing():
                 folder.take(arm, number, happened)
-                sketch.take(arm, happened)
+                if arm in drawn:
+                    sketch.take(arm, happened)
 
         with tables.progress(study) as advance:
             found = conduct_cases(study, jobs, advance, keep)
@@ -101,6 +103,8 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
             if study.cases
             else summarise(study, found[""], command, speed)
         )
+        if study.sensitivity:
+            summary["sensitivity"] = sensitivity(study, found)
         folder.text("study.toml", study.resolved())
         folder.text("summary.json", dumps(summary) + "\n")
     if as_json:
@@ -110,8 +114,8 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
     elif study.cases:
         tables.show_cases(study, found, folder.path, Console())
     else:
-        tables.show(study, found[""], folder.path, Console())
-    raise typer.Exit(tables.exit_code(study, *results))
+        tables.show(study, found, folder.path, Console())
+    raise typer.Exit(tables.exit_code(study, *(results if study.cases else results[:1])))
 
 
 if TYPE_CHECKING:

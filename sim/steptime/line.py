@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sim.steptime.base import FOREVER, Chunk, Provenance, Segment
 
@@ -51,6 +51,8 @@ class Line:
             wrong = ["base_s: must be above 0 where per_request_s is 0, else a step takes no time"]
         if wrong:
             raise ValueError("; ".join(wrong))
+        if self.provenance is GIVEN:
+            object.__setattr__(self, "provenance", replace(GIVEN, constants=values))
 
     def segment(self, decodes: int, context: int, chunks: Sequence[Chunk] = ()) -> Segment:
         """Return ``(base, slope, steps)`` as `StepTime` says; the line never breaks."""

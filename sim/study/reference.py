@@ -46,7 +46,13 @@ This page is made from the code: `python -m sim.study.reference > docs/study.md`
   `engine` keeps model and GPU. Each case is an experiment of its own, with the same calls for all of its arms, which
   are named `CASE/ARM`; the arms of each are ranked (`run.rank_by`). A case must leave the arms different. What a case
   sets holds for every arm, also for one whose table replaces the base's: so it comes last.
-- **`--set KEY=VALUE`** changes the base; `arms.NAME.KEY` reaches an arm, `cases.NAME.KEY` a case. The value is read as
+- **Sensitivity.** `[sensitivity.NAME]` is another assumption under which the comparison is repeated: another step-time
+  model, other constants, a longer tail. It is written and laid over the arms as a case is; but where a case is a
+  question of its own, an assumption is asked what it leaves of the one answer. A verdict, or the order of the arms
+  under a metric (`run.rank_by`: all pairs of which one is better for sure), *survives* if it is said again, *opens* if
+  it is no longer said, *turns* if the contrary is.
+- **`--set KEY=VALUE`** changes the base; `arms.NAME.KEY` reaches an arm, `cases.NAME.KEY` a case,
+  `sensitivity.NAME.KEY` an assumption. The value is read as
   TOML, and as text where it is none. Another `name` or `kind` replaces its table here too; another `engine` keeps model
   and GPU.
 - **Lists of tables** are changed element by element, by `name` or by index: `workload.streams.chat.arrivals.rate`, in

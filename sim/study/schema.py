@@ -16,7 +16,7 @@ def json_schema() -> Schema:
     partial = {f"partial.{name}": _partial(schema) for name, schema in definitions.items()}
     properties: Schema = head["properties"]
     properties |= arm["properties"]
-    for key, title in (("arms", "Arm"), ("cases", "Case")):
+    for key, title in (("arms", "Arm"), ("cases", "Case"), ("sensitivity", "Assumption")):
         properties[key]["additionalProperties"] = {**_partial(arm), "title": title}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

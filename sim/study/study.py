@@ -27,8 +27,8 @@ BASE = "base"
 """Name of the only arm of a study without ``[arms]``."""
 
 ARM_KEYS = tuple(Arm.model_fields)
-WRITTEN = (*ARM_KEYS, "arms", "cases")
-"""Keys of the tables that :meth:`Study.resolved` leaves as they are in a study with cases."""
+WRITTEN = (*ARM_KEYS, "arms", "cases", "sensitivity")
+"""Keys of the tables that :meth:`Study.resolved` leaves as they are in a study with cases or assumptions."""
 
 DEFAULT_HORIZON_S = 1800.0
 DEFAULT_REPLICATIONS = 10
@@ -52,7 +52,7 @@ class Run:
     same_within
         Share of the baseline's mean within which a difference counts as ``same``.
     rank_by
-        Metrics by which the arms of each case are ranked.
+        Metrics by which the arms are ranked: in each case, or as written and under each assumption.
     """
 
     kind: Literal["steady", "terminating"]
@@ -73,11 +73,14 @@ class Study:
         What holds for all arms; ``slo`` in seconds.
     arms
         By name, in the order of the file; the first is the baseline. At least one. In a study with cases every arm of
-        every case, named ``CASE/ARM``; the first of each case is its baseline.
+        every case, named ``CASE/ARM``; the first of each case is its baseline. The same with assumptions, beside the
+        arms as written.
     path
         The file; None for a bundled study.
     cases
         Names of the cases, in the order of the file; none in most studies.
+    sensitivity
+        Names of other assumptions under which the comparison is repeated; none in most studies, nor beside cases.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Study:
     path: Path | None
     _base: Arm | tuple[Fault, ...]
     cases: tuple[str, ...] = ()
+    sensitivity: tuple[str, ...] = ()
     _written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -118,23 +122,24 @@ class Study:
             If there is no such arm, or the base is incomplete.
         """
         if arm is None:
-            return dataclasses.replace(self, arms={BASE: self.base}, cases=())
+            return dataclasses.replace(self, arms={BASE: self.base}, cases=(), sensitivity=())
         if arm not in self.arms:
             raise BadInput(
                 Fault(f"unknown arm {arm!r}, there are {', '.join(self.arms)}{did_you_mean(arm, self.arms)}")
             )
-        return dataclasses.replace(self, arms={arm: self.arms[arm]}, cases=())
+        return dataclasses.replace(self, arms={arm: self.arms[arm]}, cases=(), sensitivity=())
 
     def by_case(self) -> dict[str, Study]:
-        """Return a study for each case, with the arms of that case; the study itself, under ``""``, if it has none."""
-        if not self.cases:
+        """Return a study for each case, with the arms of that case.
+
+        A study without cases is one itself, under ``""``, and so is each of its other assumptions.
+        """
+        if not (self.cases or self.sensitivity):
             return {"": self}
-        return {
-            case: dataclasses.replace(
-                self, arms={name: arm for name, arm in self.arms.items() if name.startswith(f"{case}/")}, cases=()
-            )
-            for case in self.cases
-        }
+        arms: dict[str, dict[str, Arm]] = {case: {} for case in self.cases or ("", *self.sensitivity)}
+        for name, arm in self.arms.items():
+            arms[name.rpartition("/")[0]][name] = arm
+        return {case: dataclasses.replace(self, arms=some, cases=(), sensitivity=()) for case, some in arms.items()}
 
     def sources(self) -> dict[str, Source]:
         """Return where each arm's calls come from: a trace is resampled if there is to be more than one replication.
@@ -149,8 +154,8 @@ class Study:
     def resolved(self) -> str:
         """Return the study as TOML: loading it gives the same arms.
 
-        Every default is filled in, but for the tables of a study with cases: those stay as written, since a default
-        of the base is not one under another engine or model.
+        Every default is filled in, but for the tables of a study with cases or assumptions: those stay as written,
+        since a default of the base is not one under another engine or model.
         """
         run = {
             "kind": self.run.kind,
@@ -159,10 +164,10 @@ class Study:
             "replications": plain(self.run.replications),
             "same_within": self.run.same_within,
         }
-        if self.cases:
+        if self.cases or self.sensitivity:
             tables: Mapping[str, Any] = self._written
             run["rank_by"] = plain(self.run.rank_by)
-        elif len(self.arms) == 1 and (BASE in self.arms or self._written.get("cases")):
+        elif len(self.arms) == 1 and (BASE in self.arms or "/" in next(iter(self.arms))):
             tables = settled_table(*self.arms.values())
         else:
             top = {} if isinstance(self._base, tuple) else settled_table(self._base)
@@ -244,8 +249,8 @@ def load_study(
             node = Node(value, origin)
             given = Node({key: node if key == option else Node({option: node}, origin)}, origin)
             patch = tree.merge(patch, given, ())
-    for what in ("arm", "case"):
-        _check_names(what, document, patch)
+    for key, what in (("arms", "arm"), ("cases", "case"), ("sensitivity", "assumption")):
+        _check_names(key, what, document, patch)
     return _Reader(tree.merge(document, patch, tree.OVERRIDE_TAGS)).study(path, Path(name_or_path).stem)
 
 
@@ -260,9 +265,8 @@ def _read(name_or_path: str) -> tuple[Path | None, Node]:
     raise BadInput(Fault(f"{allowed}{did_you_mean(name_or_path, bundled)}", path))
 
 
-def _check_names(what: str, document: Node, patch: Node) -> None:
-    """Refuse overrides that reach for arms or cases that are not there."""
-    key = f"{what}s"
+def _check_names(key: str, what: str, document: Node, patch: Node) -> None:
+    """Refuse overrides that reach for arms, cases or assumptions that are not there."""
     known, wanted = (document.get(key), patch.get(key))
     if wanted is None:
         return
@@ -301,6 +305,7 @@ class _Reader:
         head = self._head()
         base, base_found = self._arm(self._base())
         arms, cases = self._alternatives("arms", tree.ARM_TAGS), self._alternatives("cases", tree.OVERRIDE_TAGS)
+        assumptions = self._alternatives("sensitivity", tree.OVERRIDE_TAGS)
         if not arms and not cases:
             self._faults += [found.fault for found in base_found]
             checked = {BASE: base}
@@ -308,9 +313,18 @@ class _Reader:
             # an arm or a case may bring what the base lacks, but whatever the base says must be right
             self._faults += [found.fault for found in base_found if not found.missing]
             checked = self._crossed(arms, cases)
-        if cases and any(arm is not None and arm.workload.agents for arm in checked.values()):
-            at = self._document.value["cases"].origin
-            self._faults.append(at.fault("are for calls: a study of agents compares its arms only"))
+        if assumptions:
+            at = self._document.value["sensitivity"].origin
+            if cases:
+                self._faults.append(at.fault("a study has [cases] or a [sensitivity]: make these assumptions cases"))
+            elif len(arms) < 2:
+                self._faults.append(at.fault("needs [arms], at least two: without them there is no comparison to keep"))
+            else:
+                checked |= self._crossed(arms, assumptions)
+        for key, others in (("cases", cases), ("sensitivity", assumptions)):
+            if others and any(arm is not None and arm.workload.agents for arm in checked.values()):
+                at = self._document.value[key].origin
+                self._faults.append(at.fault("is for calls: a study of agents compares its arms only"))
         if self._faults or head is None:
             faults = dict.fromkeys(self._faults)
             raise BadInput(*sorted(faults, key=lambda fault: (str(fault.file or ""), fault.line or 0)))
@@ -325,6 +339,7 @@ class _Reader:
             path=path,
             _base=tuple(found.fault for found in base_found) if base is None else base,
             cases=tuple(cases),
+            sensitivity=tuple(assumptions),
             _written={key: self._document.value[key].plain() for key in WRITTEN if key in self._document.value},
         )
 
@@ -342,7 +357,7 @@ class _Reader:
         return _checked(Arm, node.plain(), node)
 
     def _alternatives(self, key: str, tags: tuple[str, ...]) -> dict[str, _Alternative]:
-        """Return the tables of ``[arms]`` or ``[cases]``."""
+        """Return the tables of ``[arms]``, ``[cases]`` or ``[sensitivity]``."""
         tables = self._document.get(key)
         found: dict[str, _Alternative] = {}
         if tables is None or not isinstance(tables.value, dict):

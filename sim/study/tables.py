@@ -132,7 +132,7 @@ class RunTable(Table):
     same_within: Annotated[Number, Field(ge=0, lt=1)] = 0.01
     """Share of the baseline's mean within which a difference counts as ``same``."""
     rank_by: Annotated[tuple[Annotated[StrictStr, AfterValidator(_is_ranked)], ...], Field(min_length=1)] | None = None
-    """Metrics by which the arms of each of the ``[cases]`` are ranked.
+    """Metrics by which the arms are ranked in each of the ``[cases]``, or under each assumption of ``[sensitivity]``.
     When left out: mean and 99th percentile of the calls' time, share left truncated, share of tokens wasted."""
 
 
@@ -406,6 +406,9 @@ class Head(Table):
     cases: dict[Name, Any] = Field(default={})
     """Circumstances in which all arms are compared, each with a ranking of its own: tables like an arm's, laid over
     every arm."""
+    sensitivity: dict[Name, Any] = Field(default={})
+    """Other assumptions under which the comparison is repeated to see what survives: tables like a case's. Not beside
+    cases."""
     slo: Annotated[dict[str, Annotated[Duration, Field(gt=0)]], _known("duration", metrics.DURATIONS)] = Field(
         default={}
     )
@@ -416,5 +419,6 @@ class Head(Table):
     Exit code 3 if one fails, 4 if one is undecided."""
 
     def _check(self) -> None:
-        if self.run.rank_by is not None and not self.cases:
-            raise complaints(complaint("only the arms of [cases] are ranked, and there are none", "run", "rank_by"))
+        if self.run.rank_by is not None and not self.cases and not self.sensitivity:
+            text = "only the arms of [cases] and [sensitivity] are ranked, and there are none"
+            raise complaints(complaint(text, "run", "rank_by"))

@@ -184,7 +184,7 @@ def test_what_cannot_be_ranked_by(write) -> None:
     assert "no better direction" in found[at, "run.rank_by.0"]
     assert "did you mean 'call.e2e_s.mean'?" in found[at, "run.rank_by.1"]
     alone = faults(write(ranked.replace("'running.mean', 'call.e2e_s.mead'", f"'{METRIC}'") + ARMS))
-    assert alone == {(at, "run.rank_by"): "only the arms of [cases] are ranked, and there are none"}
+    assert alone == {(at, "run.rank_by"): "only the arms of [cases] and [sensitivity] are ranked, and there are none"}
 
 
 def test_agents_have_no_cases(write) -> None:

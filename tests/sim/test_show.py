@@ -44,7 +44,7 @@ def results(values: dict[str, dict[str, list[float]]], warnings: tuple[str, ...]
 
 def printed(found: Results, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, no_color=True)
-    show(study(), found, Path("there"), console)
+    show(study(), {"": found}, Path("there"), console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
