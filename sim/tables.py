@@ -316,8 +316,8 @@ def _sensitivity(study: Study, found: Mapping[str, Results]) -> Iterator[Text]:
     for metric in study.run.rank_by:
         sure = len(order("", results, metric, study.run.same_within))
         pairs = math.comb(len(results.arms), 2)
-        fates = [survival.orders[metric] or "-" for survival in left.values()]
-        rows.append([f"order by {metric}", f"{sure} of {pairs} pairs sure", *fates])
+        cells = [survival.orders[metric] or "-" for survival in left.values()]
+        rows.append([f"order by {metric}", f"{sure} of {pairs} pairs sure", *cells])
     decided = [
         (arm, metric)
         for arm in results.arms
@@ -330,8 +330,8 @@ def _sensitivity(study: Study, found: Mapping[str, Results]) -> Iterator[Text]:
         if set(fates.values()) == {"survives"}:
             firm += 1
         else:
-            cells = [f if (f"{n}/{arm}", metric) in found[n].comparisons else "unstable" for n, f in fates.items()]
-            rows.append([f"{arm}: {ANSWERS[metric]}", results.comparisons[arm, metric].verdict, *cells])
+            shown = [f if (f"{n}/{arm}", metric) in found[n].comparisons else "unstable" for n, f in fates.items()]
+            rows.append([f"{arm}: {ANSWERS[metric]}", results.comparisons[arm, metric].verdict, *shown])
     title = f"what other assumptions leave of it: {firm} of {len(decided)} decided answers survive them all"
     yield Text(title, style="bold")
     yield from _grid(["as written", *left], rows)
