@@ -10,10 +10,10 @@ import simpy
 
 from policies.output import (
     Call,
+    Carried,
     Done,
     Fail,
     FinishReason,
-    History,
     Kind,
     Oracle,
     Outcome,
@@ -330,7 +330,7 @@ class OpenCall:
             self.dropped = 0
         decision = self.machine.after(response)
         if isinstance(decision, Send):
-            if decision.history is History.DROP_PARTIAL:
+            if decision.history is Carried.DROP_PARTIAL:
                 self.dropped = output
             else:
                 self.kept += output

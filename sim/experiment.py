@@ -115,10 +115,11 @@ def settings_of(study: Study) -> dict[str, Setting]:
     BadInput
         The faults of a trace.
     """
-    run = study.run
     sources = study.sources()
     settings = {}
-    for name, arm in study.arms.items():
+    for name, run, arm in (
+        (name, part.run, arm) for part in study.by_case().values() for name, arm in part.arms.items()
+    ):
         source = sources[name]
         settled = arm.server.settle()
         span = run.horizon_s

@@ -30,7 +30,7 @@ class Places:
 
 
 Ranking: TypeAlias = Mapping[str, Places | None]
-"""By arm, its case left out of the name; None for an arm that is unstable or has no value."""
+"""By arm, its case left out of the name; None for an arm of which nothing is known."""
 
 
 def rankings(study: Study, found: Mapping[str, Results]) -> dict[str, dict[str, Ranking]]:
@@ -63,14 +63,21 @@ def order(case: str, results: Results, metric: str, same_within: float) -> Order
 
 
 def rank(case: str, results: Results, metric: str, same_within: float) -> Ranking:
-    """Return the places of the arms of a case; they hold together with 95 %, as :func:`order` does."""
+    """Return the places of the arms of a case; they hold together with 95 %, as :func:`order` does.
+
+    Unstable arms share the last places under a duration, which grows without end; of their other metrics nothing is
+    known.
+    """
     placed = _placed(case, results, metric)
     better, worse = dict.fromkeys(placed, 0), dict.fromkeys(placed, 0)  # how many others are
     for ahead, behind in order(case, results, metric, same_within):
         worse[ahead] += 1
         better[behind] += 1
-    names = (name.removeprefix(f"{case}/") for name in results.arms)
-    return {name: Places(1 + better[name], len(placed) - worse[name]) if name in placed else None for name in names}
+    arms = {name.removeprefix(f"{case}/"): arm for name, arm in results.arms.items()}
+    endless = [name for name, arm in arms.items() if arm.status == "unstable" and METRICS[metric].unit == "s"]
+    places = {name: Places(1 + better[name], len(placed) - worse[name]) for name in placed}
+    places |= dict.fromkeys(endless, Places(len(placed) + 1, len(placed) + len(endless)))
+    return {name: places.get(name) for name in arms}
 
 
 def _placed(case: str, results: Results, metric: str) -> dict[str, list[float | None]]:
@@ -93,7 +100,7 @@ class Standing:
     places
         The best and the worst place that any case leaves open; None if it has none in any.
     unplaced
-        Cases in which it is unstable or has no value.
+        Cases in which nothing is known of it.
     """
 
     surely_first: int

@@ -325,9 +325,9 @@ class Mixture:
                 require(at_least("weight", weights[-1], 0.0))
                 laws.append(_law(table))
             except BadInput as error:
-                faults += [Fault(fault.message, key=f"parts[{i}].{fault.key}") for fault in error.faults]
+                faults += [Fault(fault.message, key=f"parts.{i}.{fault.key}") for fault in error.faults]
         if not faults and not sum(weights) > 0:
-            faults.append(Fault("must not all be 0", key="parts[].weight"))
+            faults.append(Fault("the weights must not all be 0", key="parts"))
         if faults:
             raise BadInput(*faults)
         order = sorted((i for i in range(len(laws)) if weights[i] > 0), key=lambda i: laws[i].moments()[0])

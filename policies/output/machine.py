@@ -11,12 +11,12 @@ from enum import Enum
 from types import MappingProxyType
 
 from policies.output.values import (
+    Carried,
     Decision,
     Done,
     ErrorKind,
     Fail,
     FinishReason,
-    History,
     IllegalMove,
     Kind,
     Outcome,
@@ -342,17 +342,17 @@ class Machine:
 
 def initial(max_tokens: int) -> Send:
     """Return the request that opens a call."""
-    return Send(max_tokens, max_tokens, Kind.INITIAL, History.SAME)
+    return Send(max_tokens, max_tokens, Kind.INITIAL, Carried.SAME)
 
 
 def escalation(max_tokens: int, retry: Retries = Retries.NONE) -> Send:
     """Return the request that leaves the truncated answer out and generates it again under a larger limit."""
-    return Send(max_tokens, max_tokens, Kind.ESCALATION, History.DROP_PARTIAL, retry=retry)
+    return Send(max_tokens, max_tokens, Kind.ESCALATION, Carried.DROP_PARTIAL, retry=retry)
 
 
 def recovery(max_tokens: int, message_tokens: int, retry: Retries = Retries.NONE) -> Send:
     """Return the request that keeps the truncated answer and asks the model to go on from there."""
-    return Send(max_tokens, max_tokens, Kind.RECOVERY, History.KEEP_PARTIAL, True, message_tokens, retry)
+    return Send(max_tokens, max_tokens, Kind.RECOVERY, Carried.KEEP_PARTIAL, True, message_tokens, retry)
 
 
 def _at_most(rung: Send, last: Send) -> Send:

@@ -52,7 +52,7 @@ class Kind(Enum):
     __hash__ = object.__hash__
 
 
-class History(Enum):
+class Carried(Enum):
     """What a request carries beside the messages that the call began with."""
 
     SAME = "same"  # nothing
@@ -200,7 +200,7 @@ class Send:
     max_tokens: int
     requested: int
     kind: Kind
-    history: History
+    history: Carried
     is_continuation: bool = False
     message_tokens: int = 0
     retry: Retries = Retries.ALL

@@ -15,11 +15,11 @@ from policies import limits
 from policies.errors import error_kind
 from policies.output import (
     Call,
+    Carried,
     Decision,
     ErrorKind,
     Fail,
     FinishReason,
-    History,
     Kind,
     Machine,
     OutputPolicy,
@@ -227,9 +227,9 @@ class Replay:
         pending: list[_Pending] = []
         decision: Decision = machine.first()
         while isinstance(decision, Send):
-            if decision.history is History.DROP_PARTIAL:
+            if decision.history is Carried.DROP_PARTIAL:
                 parts.clear()
-            elif decision.history is History.KEEP_PARTIAL:
+            elif decision.history is Carried.KEEP_PARTIAL:
                 recoveries.append(Message("user", self.client.recovery_chars(parts[-1].chars)))
             extra = [*chain.from_iterable(zip(parts, recoveries, strict=True))]
             response, part, calls = self._transmit(machine, decision, extra)

@@ -129,16 +129,22 @@ def _engines() -> list[dict[str, Any]]:
 def _policies() -> list[dict[str, Any]]:
     from policies.context import CONTEXT_POLICIES
     from policies.output import POLICIES
+    from policies.profiles import PROFILES
     from sim.study.choices import first_line, table_of
+    from sim.study.tables import KNOWN
 
-    kinds: dict[str, Mapping[str, type]] = {"output": POLICIES, "context": CONTEXT_POLICIES}
+    known = {name: (policy, PROFILES[name].source) for name, policy in KNOWN.items()}
+    kinds: dict[str, dict[str, tuple[Any, str]]] = {
+        "output": {name: (policy, first_line(policy)) for name, policy in POLICIES.items()} | known,
+        "context": {name: (policy, first_line(policy)) for name, policy in CONTEXT_POLICIES.items()},
+    }
     listed = []
     for kind, policies in kinds.items():
-        for name, policy in policies.items():
+        for name, (policy, what) in policies.items():
             fields = table_of(policy, "name", name).model_fields
             constants = {k: f.get_default(call_default_factory=True) for k, f in fields.items() if k != "name"}
             said = ", ".join(f"{key} = {toml.inline(plain(value))}" for key, value in constants.items())
-            listed.append({"kind": kind, "name": name, "what": first_line(policy), "constants": said})
+            listed.append({"kind": kind, "name": name, "what": what, "constants": said})
     return listed
 
 

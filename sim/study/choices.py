@@ -22,6 +22,7 @@ from typing import (
     Literal,
     LiteralString,
     Self,
+    TypeAlias,
     Union,
     get_args,
     get_origin,
@@ -137,6 +138,7 @@ def _words(kind: str, message: str, given: object) -> str:
         message.removeprefix("Value error, ")
         .replace("Input should be", "must be", 1)
         .replace("a valid tuple", "a list")
+        .replace("a valid dictionary", "a table")
     )
     if kind in ("fault", "missing", "value_error"):
         return message
@@ -147,7 +149,7 @@ def _words(kind: str, message: str, given: object) -> str:
 class Choice(Table):
     """A table that stands for an object of one class."""
 
-    target: ClassVar[type]
+    target: ClassVar[Callable[..., Any]]
     tag: ClassVar[str]
     given: ClassVar[tuple[str, ...]]
     """Fields of the class that no study writes here: the caller gives them on building."""
@@ -182,7 +184,7 @@ def refusals(error: BadInput | ValueError, keys: Collection[str]) -> list[InitEr
         parts = [part.partition(": ") for part in str(error).split("; ")]
         said = [(key, text) if colon else ("", key) for key, colon, text in parts]
     return [
-        complaint(text, *key.split("."))
+        complaint(text, *(int(part) if part.isdecimal() else part for part in key.split(".")))
         if key.partition(".")[0] in keys
         else complaint(f"{key}: {text}" if key else text)
         for key, text in said
@@ -203,8 +205,15 @@ Nested = Mapping[Hint, Hint]
 NOTHING: Nested = {}
 
 
-def table_of(target: type, tag: str, name: str, given: tuple[str, ...] = (), nested: Nested = NOTHING) -> type[Choice]:
-    """Return the table that a study writes for a dataclass: its tag, then its fields except the given ones."""
+Option: TypeAlias = Any
+"""What a table may stand for: a dataclass, or one of its objects, whose values then are the table's defaults."""
+
+
+def table_of(
+    option: Option, tag: str, name: str, given: tuple[str, ...] = (), nested: Nested = NOTHING
+) -> type[Choice]:
+    """Return the table that a study writes for an option: its tag, then its fields except the given ones."""
+    target = option if isinstance(option, type) else type(option)
     fields: dict[str, Any] = {tag: (Literal[name], Field(description=first_line(target)))}
     said = attribute_docs(target)
     hints = get_type_hints(target)
@@ -213,7 +222,9 @@ def table_of(target: type, tag: str, name: str, given: tuple[str, ...] = (), nes
         kind = None if field.name in given else _written(hints[field.name], field.name, nested)
         if kind is None:
             continue
-        if isinstance(field.default, int | float | str | tuple | None):
+        if option is not target:
+            default = Field(getattr(option, field.name), description=said.get(field.name))
+        elif isinstance(field.default, int | float | str | tuple | None):
             default = Field(field.default, description=said.get(field.name))
         elif field.default is not dataclasses.MISSING:
             default = Field(default_factory=partial(_itself, field.default), description=said.get(field.name))
@@ -223,7 +234,8 @@ def table_of(target: type, tag: str, name: str, given: tuple[str, ...] = (), nes
             default = Field(description=said.get(field.name))
         fields[field.name] = (kind, default)
     model: type[Choice] = create_model(name, __base__=Choice, __doc__=first_line(target), **fields)
-    model.target, model.tag = target, tag
+    model.target = target if option is target else partial(dataclasses.replace, option)
+    model.tag = tag
     model.given = tuple(field.name for field in own if field.name in given)
     return model
 
@@ -299,24 +311,24 @@ def _any_of(value: Value, handler: ValidatorFunctionWrapHandler) -> Value:
 
 
 def choice_of(
-    what: str, tag: str, options: Mapping[str, type], given: tuple[str, ...] = (), nested: Nested = NOTHING
+    what: str, tag: str, options: Mapping[str, Option], given: tuple[str, ...] = (), nested: Nested = NOTHING
 ) -> Hint:
-    """Return the type of a key whose table names one of several classes, by ``tag``.
+    """Return the type of a key whose table names one of several options, by ``tag``.
 
     Parameters
     ----------
     what
-        What the classes are, for messages: ``output policy``.
+        What the options are, for messages: ``output policy``.
     tag
         The key that names one: ``name`` or ``kind``.
     options
-        The classes by their names.
+        Classes by their names, or objects that are known by one.
     given
         Fields that the caller gives on building, where a class has them.
     nested
         The tables of fields that are choices themselves.
     """
-    tables = {name: table_of(target, tag, name, given, nested) for name, target in options.items()}
+    tables = {name: table_of(option, tag, name, given, nested) for name, option in options.items()}
 
     def check(table: object) -> object:
         if isinstance(table, str):

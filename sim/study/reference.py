@@ -8,13 +8,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from policies.context import CONTEXT_POLICIES
 from policies.output import POLICIES
+from policies.profiles import PROFILES
 from sim.quantities import DURATIONS, SIZES, Hint
 from sim.steptime import STEP_TIMES
 from sim.study.choices import NOTHING, Nested, Table, first_line, table_of
 from sim.study.server import GIVEN, FaultsTable, ServerTable
 from sim.study.study import templates
 from sim.study.tables import (
+    KNOWN,
     NESTED,
+    CaseRunTable,
     Head,
     PolicyTable,
     Replications,
@@ -74,11 +77,13 @@ def _sections() -> Iterator[str]:
     yield from _section("The study", "", Head)
     yield from _section("`[run]`", "", RunTable)
     yield from _section("`[run] replications = { ... }`", "", Replications)
+    yield from _section("`[cases.NAME.run]`", "", CaseRunTable)
     yield from _section("`[server]`", "", ServerTable)
     yield from _choices("`[server] step_time`", "kind", STEP_TIMES, GIVEN)
     yield from _section("`[server.faults]`", "", FaultsTable)
     yield from _section("`[policy]`", "", PolicyTable)
     yield from _choices("`[policy.output]`", "name", POLICIES)
+    yield from _profiles()
     yield from _choices("`[policy.context]`", "name", CONTEXT_POLICIES)
     yield from _section("`[policy.retry]`", "", RetryTable)
     yield from _section("`[workload]`", "", WorkloadTable)
@@ -110,6 +115,17 @@ def _choices(
     yield f"### {title}: one of\n"
     for name, target in options.items():
         yield from _section(f'`{tag} = "{name}"`', tag, table_of(target, tag, name, given, nested), "####")
+
+
+def _profiles() -> Iterator[str]:
+    yield "#### What is known to run in the wild\n"
+    yield "These names stand for a policy with other defaults, and with rules of their own (`docs/policies.md`).\n"
+    yield "| `name` | source | policy |"
+    yield "|---|---|---|"
+    names = {kind: name for name, kind in POLICIES.items()}
+    for name, policy in KNOWN.items():
+        yield f"| `{name}` | {PROFILES[name].source} | as `{names[type(policy)]}` |"
+    yield ""
 
 
 def _rows(table: type[Table]) -> Iterator[tuple[str, str, str, str]]:

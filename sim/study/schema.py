@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.study.tables import Arm, Head
+from sim.study.tables import Arm, CaseRunTable, Head
 
 Schema = dict[str, Any]
 
@@ -16,8 +16,10 @@ def json_schema() -> Schema:
     partial = {f"partial.{name}": _partial(schema) for name, schema in definitions.items()}
     properties: Schema = head["properties"]
     properties |= arm["properties"]
-    for key, title in (("arms", "Arm"), ("cases", "Case"), ("sensitivity", "Assumption")):
-        properties[key]["additionalProperties"] = {**_partial(arm), "title": title}
+    span = CaseRunTable.model_json_schema()
+    case = {**arm, "properties": {**arm["properties"], "run": span}}
+    for key, title, table in (("arms", "Arm", arm), ("cases", "Case", case), ("sensitivity", "Assumption", arm)):
+        properties[key]["additionalProperties"] = {**_partial(table), "title": title}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **head,

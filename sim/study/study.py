@@ -17,7 +17,7 @@ from sim.study import toml, tree
 from sim.study.choices import Table, without_tags
 from sim.study.server import Settled
 from sim.study.sources import sources
-from sim.study.tables import RANK_BY, Arm, Head, Replications, RunTable
+from sim.study.tables import RANK_BY, Arm, CaseRunTable, Head, Replications, RunTable
 from sim.study.tree import Node, Origin, Value
 from sim.thresholds import Threshold
 from workloads.errors import BadInput, Fault, did_you_mean
@@ -78,7 +78,8 @@ class Study:
     path
         The file; None for a bundled study.
     cases
-        Names of the cases, in the order of the file; none in most studies.
+    sensitivity
+        How each case is run, by its name, in the order of the file; none in most studies.
     sensitivity
         Names of other assumptions under which the comparison is repeated; none in most studies, nor beside cases.
     """
@@ -91,7 +92,7 @@ class Study:
     thresholds: Mapping[str, Threshold]
     path: Path | None
     _base: Arm | tuple[Fault, ...]
-    cases: tuple[str, ...] = ()
+    cases: Mapping[str, Run] = dataclasses.field(default_factory=dict)
     sensitivity: tuple[str, ...] = ()
     _written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -122,12 +123,13 @@ class Study:
             If there is no such arm, or the base is incomplete.
         """
         if arm is None:
-            return dataclasses.replace(self, arms={BASE: self.base}, cases=(), sensitivity=())
+            return dataclasses.replace(self, arms={BASE: self.base}, cases={}, sensitivity=())
         if arm not in self.arms:
             raise BadInput(
                 Fault(f"unknown arm {arm!r}, there are {', '.join(self.arms)}{did_you_mean(arm, self.arms)}")
             )
-        return dataclasses.replace(self, arms={arm: self.arms[arm]}, cases=(), sensitivity=())
+        run = self.cases.get(arm.partition("/")[0], self.run)
+        return dataclasses.replace(self, run=run, arms={arm: self.arms[arm]}, cases={}, sensitivity=())
 
     def by_case(self) -> dict[str, Study]:
         """Return a study for each case, with the arms of that case.
@@ -139,7 +141,10 @@ class Study:
         arms: dict[str, dict[str, Arm]] = {case: {} for case in self.cases or ("", *self.sensitivity)}
         for name, arm in self.arms.items():
             arms[name.rpartition("/")[0]][name] = arm
-        return {case: dataclasses.replace(self, arms=some, cases=(), sensitivity=()) for case, some in arms.items()}
+        return {
+            case: dataclasses.replace(self, run=self.cases.get(case, self.run), arms=some, cases={}, sensitivity=())
+            for case, some in arms.items()
+        }
 
     def sources(self) -> dict[str, Source]:
         """Return where each arm's calls come from: a trace is resampled if there is to be more than one replication.
@@ -306,6 +311,8 @@ class _Reader:
         base, base_found = self._arm(self._base())
         arms, cases = self._alternatives("arms", tree.ARM_TAGS), self._alternatives("cases", tree.OVERRIDE_TAGS)
         assumptions = self._alternatives("sensitivity", tree.OVERRIDE_TAGS)
+        runs = {case: self._run(table.node) for case, table in cases.items()}
+        cases = {case: table.without("run") for case, table in cases.items()}
         if not arms and not cases:
             self._faults += [found.fault for found in base_found]
             checked = {BASE: base}
@@ -329,6 +336,11 @@ class _Reader:
             faults = dict.fromkeys(self._faults)
             raise BadInput(*sorted(faults, key=lambda fault: (str(fault.file or ""), fault.line or 0)))
         good = {name: arm for name, arm in checked.items() if arm is not None}
+        settled = {
+            case: settled_run(run, next(arm for name, arm in good.items() if name.startswith(f"{case}/")))
+            for case, run in runs.items()
+            if run is not None
+        }
         return Study(
             name=head.name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-") or "study",
             seed=head.seed,
@@ -338,7 +350,7 @@ class _Reader:
             thresholds=head.thresholds,
             path=path,
             _base=tuple(found.fault for found in base_found) if base is None else base,
-            cases=tuple(cases),
+            cases=settled,
             sensitivity=tuple(assumptions),
             _written={key: self._document.value[key].plain() for key in WRITTEN if key in self._document.value},
         )
@@ -369,6 +381,18 @@ class _Reader:
                 allowed = f"must be a table of {', '.join(ARM_KEYS)}, got {node.plain()!r}"
                 self._faults.append(node.origin.fault(allowed))
         return found
+
+    def _run(self, case: Node) -> RunTable | None:
+        """Return how a case is run: the study's ``[run]`` with what the case says of its span over it."""
+        own, run = case.get("run"), self._document.get("run") or Node({}, self._document.origin)
+        if own is None:
+            return _checked(RunTable, run.plain(), run)[0]
+        _, found = _checked(CaseRunTable, own.plain(), own)
+        self._faults += [f.fault for f in found]
+        if found or not isinstance(run.value, dict):
+            return None
+        merged = tree.merge(run, own, ())
+        return _checked(RunTable, merged.plain(), merged)[0]
 
     def _crossed(self, arms: Mapping[str, _Alternative], cases: Mapping[str, _Alternative]) -> dict[str, Arm | None]:
         """Return the base with every arm over it, and over each of those every case."""
@@ -408,6 +432,10 @@ class _Alternative(NamedTuple):
 
     node: Node
     tags: tuple[str, ...]
+
+    def without(self, key: str) -> _Alternative:
+        rest = {name: node for name, node in self.node.value.items() if name != key}
+        return self._replace(node=Node(rest, self.node.origin))
 
 
 def _alike(case: Node, made: Mapping[str, Arm | None], arms: Mapping[str, _Alternative]) -> Iterator[Fault]:

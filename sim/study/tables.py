@@ -27,6 +27,7 @@ from pydantic import (
 
 from policies.context import CONTEXT_POLICIES
 from policies.output import POLICIES, ToolKind
+from policies.profiles import PROFILES
 from policies.retry import Backoff, Retry
 from sim import metrics
 from sim.quantities import DURATIONS, Duration, Number, Positive, Share, Size, parse
@@ -57,6 +58,8 @@ from workloads.source import Mixture, Stream
 
 NESTED: Nested = {durations.Duration: choice_of("law of durations", "kind", durations.DURATIONS)}
 """The tables of what arrival processes are made of."""
+KNOWN = {name: profile.policy for name, profile in PROFILES.items() if name not in POLICIES}
+"""What is known to run in the wild, by the names of ``policies.profiles``."""
 
 if TYPE_CHECKING:
     OutputPolicyTable = Choice
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
     DurationTable = Choice
     LengthTable = Choice
 else:
-    OutputPolicyTable = choice_of("output policy", "name", POLICIES)
+    OutputPolicyTable = choice_of("output policy", "name", {**POLICIES, **KNOWN})
     ContextPolicyTable = choice_of("context policy", "name", CONTEXT_POLICIES)
     AgentsTable = choice_of("kind of agents", "kind", AGENTS)
     DurationTable = NESTED[durations.Duration]
@@ -114,16 +117,20 @@ NumberOrRule = Annotated[
 ]
 
 
+Horizon = Annotated[Duration, Field(gt=0)]
+Warmup = Annotated[Literal["auto"] | Annotated[float, Field(ge=0)], BeforeValidator(_auto_or_seconds)]
+
+
 class RunTable(Table):
     """How the study is simulated and judged."""
 
     kind: Literal["steady", "terminating"] | None = None
     """``steady`` asks for the long run and drops a warm-up; ``terminating`` asks for just this span, from an
     empty server. When left out: ``steady`` for drawn streams, ``terminating`` for a trace."""
-    horizon: Annotated[Duration, Field(gt=0)] | None = None
+    horizon: Horizon | None = None
     """Calls that arrive until then are measured; arrivals go on until the last of them has ended.
     When left out: 30 minutes, or the whole trace."""
-    warmup: Annotated[Literal["auto"] | Annotated[float, Field(ge=0)], BeforeValidator(_auto_or_seconds)] | None = None
+    warmup: Warmup | None = None
     """Span at the start that is not measured, or ``auto``: MSER-5 on the baseline, applied to all arms.
     When left out: ``auto`` for a steady study, else 0."""
     replications: NumberOrRule | None = None
@@ -134,6 +141,15 @@ class RunTable(Table):
     rank_by: Annotated[tuple[Annotated[StrictStr, AfterValidator(_is_ranked)], ...], Field(min_length=1)] | None = None
     """Metrics by which the arms are ranked in each of the ``[cases]``, or under each assumption of ``[sensitivity]``.
     When left out: mean and 99th percentile of the calls' time, share left truncated, share of tokens wasted."""
+
+
+class CaseRunTable(Table):
+    """The span of a case, where it is another than the study's: rare or slow calls need a longer one."""
+
+    horizon: Horizon | None = None
+    """As ``run.horizon``."""
+    warmup: Warmup | None = None
+    """As ``run.warmup``."""
 
 
 class RetryTable(Table):
@@ -405,7 +421,7 @@ class Head(Table):
     Each is the base with its own ``server``, ``policy`` and ``workload`` over it."""
     cases: dict[Name, Any] = Field(default={})
     """Circumstances in which all arms are compared, each with a ranking of its own: tables like an arm's, laid over
-    every arm."""
+    every arm, and ``run`` for another span."""
     sensitivity: dict[Name, Any] = Field(default={})
     """Other assumptions under which the comparison is repeated to see what survives: tables like a case's. Not beside
     cases."""

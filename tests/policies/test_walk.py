@@ -9,12 +9,12 @@ from policies.output import (
     Adaptive,
     BadConstants,
     Call,
+    Carried,
     Done,
     ErrorKind,
     Fail,
     FinishReason,
     Fixed,
-    History,
     IllegalMove,
     Kind,
     ModelLimit,
@@ -84,10 +84,10 @@ def test_limits_while_truncated(policy, model: str, limits: list[int]) -> None:
 
 def test_escalation_drops_the_partial_and_recovery_keeps_it() -> None:
     machine = Adaptive().begin(Call())
-    assert machine.first() == Send(8_000, 8_000, Kind.INITIAL, History.SAME)
-    assert machine.after(cut(8_000)) == Send(64_000, 64_000, Kind.ESCALATION, History.DROP_PARTIAL, retry=Retries.NONE)
+    assert machine.first() == Send(8_000, 8_000, Kind.INITIAL, Carried.SAME)
+    assert machine.after(cut(8_000)) == Send(64_000, 64_000, Kind.ESCALATION, Carried.DROP_PARTIAL, retry=Retries.NONE)
     assert machine.after(cut(64_000)) == Send(
-        64_000, 64_000, Kind.RECOVERY, History.KEEP_PARTIAL, True, 46, Retries.NONE
+        64_000, 64_000, Kind.RECOVERY, Carried.KEEP_PARTIAL, True, 46, Retries.NONE
     )
     assert machine.after(STOP) == Done(Outcome.COMPLETE, FinishReason.STOP)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from policies.output import Adaptive, Fixed
-from sim.experiment import ArmResult, Results, conduct, conduct_cases
+from sim.experiment import ArmResult, Results, conduct, conduct_cases, settings_of
 from sim.metrics import METRICS
 from sim.plots import draw_cases
 from sim.ranking import Places, rank, rankings, standing
@@ -91,7 +91,7 @@ def run(study: Study) -> dict[str, Results]:
 
 def test_every_case_is_laid_over_every_arm(write) -> None:
     study = load_study(write(STUDY + ARMS + CASES))
-    assert study.cases == ("as-is", "paged", "long")
+    assert list(study.cases) == ["as-is", "paged", "long"]
     assert list(study.arms) == [f"{case}/{arm}" for case in study.cases for arm in ("fixed", "adaptive")]
     assert study.arms["long/fixed"].policy_output.build() == Fixed(max_tokens=4_000)
     assert isinstance(study.arms["long/adaptive"].policy_output.build(), Adaptive)
@@ -143,6 +143,22 @@ def test_the_resolved_study_is_the_same_study(write) -> None:
     alone = study.only("long/fixed")
     (arm,) = load_study(write(alone.resolved())).arms.values()
     assert arm.server.settle() == alone.arms["long/fixed"].server.settle()
+
+
+def test_a_case_may_last_longer(write) -> None:
+    text = STUDY + ARMS + CASES.replace("[cases.long]\n", "[cases.long]\nrun = { horizon = '20min', warmup = 60 }\n")
+    study = load_study(write(text))
+    runs = {case: (run.horizon_s, run.warmup_s, run.replications) for case, run in study.cases.items()}
+    assert runs == {"as-is": (300, "auto", 3), "paged": (300, "auto", 3), "long": (1_200, 60, 3)}
+    assert study.only("long/fixed").run == study.by_case()["long"].run == study.cases["long"]
+    assert {name: setting.horizon_s for name, setting in settings_of(study).items() if "fixed" in name} == {
+        "as-is/fixed": 300,
+        "paged/fixed": 300,
+        "long/fixed": 1_200,
+    }
+    wrong = text.replace("warmup = 60", "replications = 7").replace("'20min'", "-5")
+    at = line(wrong, "run = ")
+    assert faults(write(wrong)).keys() == {(at, "cases.long.run.horizon"), (at, "cases.long.run.replications")}
 
 
 # what is said about wrong ones
@@ -256,8 +272,10 @@ def test_places_are_what_the_differences_leave_open() -> None:
     own = {"slow": (30.0, 30.1, 29.9, 30.0), "fast": (10.0, 10.1, 9.9, 10.0), "twin": (10.1, 10.0, 10.0, 9.9)}
     values = {name: [a + b for a, b in zip(common, mine, strict=True)] for name, mine in own.items()}
     found = results({**values, "lost": None})
-    expected = {"slow": Places(3, 3), "fast": Places(1, 2), "twin": Places(1, 2), "lost": None}
-    assert rank("c", found, METRIC, 0.01) == expected
+    places = {"slow": Places(3, 3), "fast": Places(1, 2), "twin": Places(1, 2)}
+    assert rank("c", found, METRIC, 0.01) == {**places, "lost": Places(4, 4)}
+    share = "tokens.wasted_share"
+    assert rank("c", results({"a": [0.1, 0.2], "lost": None}, share), share, 0.01) == {"a": Places(1, 1), "lost": None}
     higher = "tokens.output_per_s"
     turned = rank("c", results({"a": [1.0, 1.1, 1.0], "b": [2.0, 2.1, 2.0]}, higher), higher, 0.01)
     assert turned == {"a": Places(2, 2), "b": Places(1, 1)}

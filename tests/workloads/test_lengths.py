@@ -112,9 +112,9 @@ def test_an_empirical_law_reads_a_histogram(tmp_path) -> None:
         (lambda: Mixture(()), {"parts"}),
         (
             lambda: Mixture(({"kind": "lognorm"}, {"kind": "constant", "weight": -1})),
-            {"parts[0].kind", "parts[1].weight"},
+            {"parts.0.kind", "parts.1.weight"},
         ),
-        (lambda: Mixture(({"kind": "constant", "token": 1}, {"kind": "gamma"})), {"parts[0].token", "parts[1].gamma"}),
+        (lambda: Mixture(({"kind": "constant", "token": 1}, {"kind": "gamma"})), {"parts.0.token", "parts.1.gamma"}),
         (lambda: Empirical((1, -2)), {"values"}),
         (lambda: Empirical((1, 2), (1.0,)), {"weights"}),
         (lambda: Empirical(), {"values | path"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from policies.context import Document001
 from policies.output import Adaptive, Fixed, Progressive
+from policies.profiles import PROFILES
 from sim.hardware import GPUS, MODELS
 from sim.quantities import DURATIONS, SIZES, parse
 from sim.replication import server_of
@@ -18,7 +20,7 @@ from sim.study import load_study, templates
 from sim.study.reference import markdown
 from sim.study.schema import json_schema
 from workloads.errors import BadInput, Fault
-from workloads.lengths import Lognormal
+from workloads.lengths import LENGTHS, Lognormal
 
 STUDY = """schema = 1
 name = "pair"
@@ -508,11 +510,37 @@ def test_the_reference_is_up_to_date() -> None:
     assert page.read_text(encoding="utf-8") == markdown(), "python -m sim.study.reference > docs/study.md"
 
 
-def test_a_mixture_of_lengths_is_written_as_a_fit_prints_it() -> None:
-    law = "{kind = 'mixture', parts = [{kind = 'constant', tokens = 7}, {kind = 'constant', tokens = 9, weight = 3}]}"
-    output = load_study("quickstart", [f"workload.streams.0.output={law}"]).arms["fixed-32k"].workload.streams[0].output
-    assert output.build().moments()[0] == 8.5
-    with pytest.raises(BadInput, match=r"parts\[0\].tokens: must be a whole number"):
-        load_study(
-            "quickstart", ["workload.streams.0.output={ kind='mixture', parts=[{ kind='constant', tokens=-1 }] }"]
-        )
+MIXTURE = """output = { kind = "mixture", parts = [
+    { kind = "constant", tokens = 5 },
+    { kind = "lognormal", median = 9, sigma = 1, weight = 3 },
+] }"""
+
+
+def test_a_mixture_of_lengths_may_be_written_and_what_is_wrong_in_it_has_its_place(write) -> None:
+    text = STUDY.replace('output = { kind = "geometric", mean = 300 }', MIXTURE)
+    law = load_study(write(text)).base.workload.streams[1].output.build()
+    assert law.moments() == LENGTHS["mixture"](parts=tomllib.loads(MIXTURE)["output"]["parts"]).moments()
+    again = load_study(write(load_study(write(text)).resolved(), "again.toml"))
+    assert again.base.workload.streams[1].output.build() == law
+    wrong = text.replace("median = 9", "medan = 9").replace("tokens = 5 }", "tokens = 5, weight = -3 }")
+    place = "workload.streams.1.output.parts"
+    assert {fault.key for fault in faults(write(wrong))} == {f"{place}.0.weight", f"{place}.1.medan"}
+    for parts in ("3", "[3]", "[]", "[{ kind = 'constant', tokens = 5, weight = 0 }]"):
+        head = text.partition("parts = ")[0]
+        (fault,) = faults(write(f"{head}parts = {parts} }}\n"))
+        assert fault.key.startswith("workload.streams.1.output.parts")
+
+
+def test_a_study_may_name_what_is_known_to_run_in_the_wild(write) -> None:
+    for name, profile in PROFILES.items():
+        study = load_study("quickstart", [f"policy.output.name={name}"])
+        assert study.arms["adaptive"].policy_output.build() == profile.policy
+        again = load_study(write(study.resolved()))
+        assert again.arms["adaptive"].policy_output.build() == profile.policy
+    changed = load_study("quickstart", ["policy.output={ name = 'seed-2026', recoveries = 1 }"]).arms["adaptive"]
+    built, seed = changed.policy_output.build(), PROFILES["seed-2026"].policy
+    assert (built.recoveries, built.table, built.rules) == (1, "0.15", seed.rules)
+    with pytest.raises(BadInput, match=r"unknown output policy 'seed-2025'.* - did you mean 'seed-2026'\?"):
+        load_study("quickstart", ["policy.output.name=seed-2025"])
+    with pytest.raises(BadInput, match="escalated_floor: 7 is below first_cap"):
+        load_study("quickstart", ["policy.output={ name = 'seed-2026', escalated_floor = 7 }"])
