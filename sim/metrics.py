@@ -138,3 +138,7 @@ def table() -> str:
     rows += [f"| `{name}.{{{statistics}}}` | s | lower | {text} |" for name, text in times.items()]
     rows += [f"| `{m.name}` | {m.unit} | {m.better or 'neither'} | {m.definition} |" for m in _OTHERS]
     return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(table())
