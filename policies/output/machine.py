@@ -109,9 +109,10 @@ class Clamp:
         """Return how much of the wanted tokens fits into the free ones, or None to refuse."""
         if wanted <= free:
             return wanted
-        if free >= self.floor:
+        least = max(1, self.floor)  # nobody asks for an answer of no tokens
+        if free >= least:
             return free
-        return None if self.refuse else min(wanted, self.floor)
+        return None if self.refuse else min(wanted, least)
 
 
 class Raises(Enum):

@@ -26,6 +26,7 @@ from policies.output import (
     Reject,
     Response,
     Resume,
+    Rules,
     Retries,
     Send,
     State,
@@ -90,6 +91,14 @@ def test_escalation_drops_the_partial_and_recovery_keeps_it() -> None:
         64_000, 64_000, Kind.RECOVERY, Carried.KEEP_PARTIAL, True, 46, Retries.NONE
     )
     assert machine.after(STOP) == Done(Outcome.COMPLETE, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("floor", [0, 1])
+def test_no_request_asks_for_no_tokens(floor: int) -> None:
+    full = Call(window=100, prompt_tokens=100)
+    free = {"max_tokens": 50, "margin_tokens": 0, "margin_share": 0, "floor": floor}
+    assert not isinstance(Fixed(**free).begin(full).first(), Send)
+    assert Fixed(**free, rules=Rules(refuses=False)).begin(full).first().max_tokens == 1
 
 
 def test_recovery_under_a_window_counts_what_the_history_grew_by() -> None:
