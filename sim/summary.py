@@ -14,6 +14,7 @@ from sim.ranking import rankings
 from sim.sensitivity import survivals
 from sim.stats import Interval
 from sim.study import Study
+from sim.study.about import origin
 
 SCHEMA = 1
 VERSIONS = ("slotsim", "simpy", "numpy", "scipy", "pandas", "pyarrow")
@@ -44,7 +45,7 @@ def summarise(study: Study, results: Results, command: str, speed: Mapping[str, 
         "arms": {
             name: {
                 "status": arm.status,
-                "provenance": _provenance(study, name),
+                "provenance": origin(study.arms[name]),
                 "metrics": {metric: asdict(interval) for metric, interval in arm.metrics.items()},
             }
             for name, arm in results.arms.items()
@@ -133,20 +134,6 @@ def sensitivity(study: Study, found: Mapping[str, Results]) -> dict[str, Any]:
 
 def _ends(interval: Interval) -> dict[str, float | None]:
     return {"mean": interval.mean, "low": interval.low, "high": interval.high}
-
-
-def _provenance(study: Study, arm: str) -> dict[str, Any]:
-    """Return where the constants of an arm's server are from."""
-    settled = study.arms[arm].server.settle()
-    return {
-        "engine": settled.engine.name,
-        "engine_version": settled.engine.version,
-        "engine_source": settled.engine.source,
-        "admission": settled.admission,
-        "kv_tokens": settled.kv_tokens,
-        "window": settled.window,
-        "step_time": asdict(settled.step_time.provenance),
-    }
 
 
 def dumps(document: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from sim.ranking import Places, Ranking, Standing, order, rankings, standing
 from sim.sensitivity import survivals
 from sim.stats import Interval
 from sim.study import Study
+from sim.study.about import origins
 from sim.summary import warnings
 from sim.thresholds import Outcome
 
@@ -97,7 +98,7 @@ def show(study: Study, found: Mapping[str, Results], folder: Path, console: Cons
         for text in found[name].warnings
         if text not in results.warnings
     )
-    _print(console, lines, [*results.warnings, *elsewhere], folder)
+    _print(console, lines, [*results.warnings, *elsewhere], origins(study), folder)
 
 
 def show_cases(study: Study, found: Mapping[str, Results], folder: Path, console: Console) -> None:
@@ -106,7 +107,7 @@ def show_cases(study: Study, found: Mapping[str, Results], folder: Path, console
     lines = [line for case, results in found.items() for line in _case(study, case, results, ranked[case])]
     lines += _over_cases(study, ranked)
     lines += [line for results in found.values() for line in _outcomes(study, results)]
-    _print(console, lines, warnings(found), folder)
+    _print(console, lines, warnings(found), origins(study), folder)
 
 
 def _outcomes(study: Study, results: Results) -> Iterator[Text]:
@@ -115,8 +116,11 @@ def _outcomes(study: Study, results: Results) -> Iterator[Text]:
         yield Text(verdict, style=OUTCOME_COLOUR[outcome])
 
 
-def _print(console: Console, lines: Iterable[Text], warnings: Iterable[str], folder: Path) -> None:
-    for line in (*lines, *(Text(f"note: {warning}", style="yellow") for warning in warnings)):
+def _print(
+    console: Console, lines: Iterable[Text], warnings: Iterable[str], origins: Iterable[str], folder: Path
+) -> None:
+    notes = (Text(f"note: {warning}", style="yellow") for warning in warnings)
+    for line in (*lines, *notes, *(Text(origin, style="dim") for origin in origins)):
         console.print(line, soft_wrap=True, highlight=False)
     console.print(f"results: {folder}", soft_wrap=True, highlight=False)
 

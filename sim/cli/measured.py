@@ -86,4 +86,4 @@ def measured(
     for name, row in table.items():
         print(f"{name:22}{row['measured']:12.4g}{row['simulated']:12.4g}{row['error']:+9.1%}")
     print(f"{len(run.passage.queued_s)} requests, {preemptions} preemptions, KV pool {server.kv_tokens:,} tokens")
-    print(f"step time: {step_time.provenance.source}; {step_time.provenance.constants}")
+    print(f"step time: {step_time.provenance}")

@@ -29,6 +29,7 @@ def compare_sessions(study: Study, as_json: bool, as_csv: bool, output: Path | N
     from sim.sessions import conclude, conduct, show
     from sim.sessions.check import warnings
     from sim.sessions.records import write_rows
+    from sim.study.about import origins
 
     bounds = [("slo", study.slo), ("thresholds", study.thresholds)]
     wrong = [
@@ -60,4 +61,6 @@ def compare_sessions(study: Study, as_json: bool, as_csv: bool, output: Path | N
         terminal = Console()
         wide = terminal if terminal.is_terminal else Console(width=220, no_color=True)
         wide.print(show.table(study, conclusion))
+        for line in origins(study):
+            terminal.print(line, style="dim", soft_wrap=True, highlight=False, markup=False)
         terminal.print(f"results: {folder.path}", soft_wrap=True, highlight=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.sessions.conclude import METRICS, Conclusion, Estimate
+from sim.study.about import origin
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,6 +44,7 @@ def document(study: Study, conclusion: Conclusion, command: str) -> dict[str, An
         "arms": {
             arm: {
                 "policy": _policy(study, arm),
+                "provenance": origin(study.arms[arm]),
                 "largest_prompt": conclusion.largest_prompt[arm],
                 "largest_estimate": conclusion.largest_estimate[arm],
                 "metrics": {name: dataclasses.asdict(value) for name, value in conclusion.metrics[arm].items()},

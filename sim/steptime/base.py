@@ -44,6 +44,13 @@ class Provenance:
     constants: Mapping[str, float] = field(default_factory=dict)
     covers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return one line for people: model, hardware, engine, version, date, constants that are not 0, source."""
+        measured = ", ".join(filter(None, (self.hardware, f"{self.engine} {self.version}".strip(), self.date)))
+        head = f"{self.kind} ({measured})" if measured else self.kind
+        constants = ", ".join(f"{name} {value:.4g}" for name, value in self.constants.items() if value)
+        return f"{head}: {'; '.join(filter(None, (constants, self.source)))}"
+
     def outside(self, seen: Mapping[str, tuple[float, float]]) -> list[str]:
         """Return one line for each axis on which what was seen leaves the covered range."""
         lines = []

@@ -139,6 +139,7 @@ class Roofline:
             "layer_s",
             "request_s",
             "step_s",
+            *(("draft_tokens", "acceptance", "draft_share") if self.draft_tokens else ()),
         )
         return Provenance(
             kind="roofline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sim.study import toml
@@ -73,6 +74,41 @@ def describe(study: Study) -> str:
             f"{'  (baseline)' if name in baselines else ''}"
         )
     return "\n".join(lines)
+
+
+def origin(arm: Arm) -> dict[str, Any]:
+    """Return where the constants of an arm's server are from, as plain values."""
+    settled = arm.server.settle()
+    return {
+        "engine": settled.engine.name,
+        "engine_version": settled.engine.version,
+        "engine_source": settled.engine.source,
+        "admission": settled.admission,
+        "kv_tokens": settled.kv_tokens,
+        "window": settled.window,
+        "step_time": asdict(settled.step_time.provenance),
+    }
+
+
+def origins(study: Study) -> list[str]:
+    """Return the same for people: a line for each engine and step-time model, and whose it is where they differ."""
+    lines = []
+    for what, say in (("engine", _engine), ("step time", lambda arm: str(arm.server.settle().step_time.provenance))):
+        said: dict[str, list[str]] = {}
+        for case, part in study.by_case().items():
+            own: dict[str, list[str]] = {}
+            for name, arm in part.arms.items():
+                own.setdefault(say(arm), []).append(name)
+            for line, names in own.items():
+                said.setdefault(line, []).extend([case] if case and len(own) == 1 else names)
+        several = len(said) > 1
+        lines += [f"{what} of {', '.join(who)}: {line}" if several else f"{what}: {line}" for line, who in said.items()]
+    return lines
+
+
+def _engine(arm: Arm) -> str:
+    engine = arm.server.settle().engine
+    return f"{engine.name} {engine.version}: {engine.source}"
 
 
 def _gpus() -> list[dict[str, Any]]:

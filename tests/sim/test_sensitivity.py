@@ -15,6 +15,7 @@ from sim.metrics import METRICS
 from sim.sensitivity import survivals
 from sim.stats import compare, t_interval
 from sim.study import Study, load_study
+from sim.study.about import origins
 from sim.study.schema import json_schema
 from sim.summary import dumps, sensitivity, summarise
 from sim.tables import show
@@ -228,3 +229,17 @@ def printed(study: Study, found: dict[str, Results]) -> list[str]:
     console = Console(file=io.StringIO(), width=80, no_color=True)
     show(study, found, Path("there"), console)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_reports_say_where_each_step_time_is_from(ran) -> None:
+    study, found = ran
+    lines = printed(study, found)
+    (engine,) = [line for line in lines if line.startswith("engine")]
+    assert engine.startswith("engine: trtllm-no-evict 1.x: TensorRT-LLM")
+    times = [line for line in lines if line.startswith("step time")]
+    assert times == [
+        "step time of whole, small, short: line: base_s 0.002; constants given by the study",
+        "step time of slow: line: base_s 0.03; constants given by the study",
+    ]
+    (alone,) = [line for line in origins(study.only("slow/small")) if line.startswith("step time")]
+    assert alone == "step time: line: base_s 0.03; constants given by the study"

@@ -35,6 +35,7 @@ def test_the_eight_sub_agents(tmp_path):
         assert arms[reading]["metrics"]["finished"]["low"] == pytest.approx(0.676, abs=0.001)  # Wilson, 8 of 8
         assert arms[reading]["largest_estimate"] <= 400_000
     assert (document["sessions"], document["compared"], document["reference"]) == (8, 8, "budget")
+    assert all(arm["provenance"]["step_time"]["source"] for arm in arms.values())
     assert set(arms["budget"]["metrics"]) == set(METRICS)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "costs.png",
