@@ -170,7 +170,7 @@ def price(
     ] = "",
     tokenizers: Annotated[str, typer.Option("--tokenizers", metavar="LIST", help="What servers count with.")] = OPEN,
     budget: Annotated[int, typer.Option("--budget", min=1, help="Prompt tokens that fit.")] = 122_880,
-    sessions: Annotated[int, typer.Option("--sessions", min=2, help="Of each class.")] = 30,
+    sessions: Annotated[int, typer.Option("--sessions", min=2, help="Of each class.")] = 20,
     seed: Annotated[int, typer.Option("--seed", help="Of their sizes and texts.")] = 20261130,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write the results there.")
@@ -181,16 +181,29 @@ def price(
 
     The agents fit their context by the estimator, the server counts with the tokenizer and refuses what does not fit.
     """
+    from contextlib import ExitStack
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
     from sim.estimator import prices as show
     from sim.estimator.price import price as price_all
+    from sim.estimator.table import print_prices
     from sim.folder import Folder
 
     names = _listed(estimator)
     _, against, chunks = _loaded(corpus, names, tokenizers, 1000)
-    found = price_all(chunks, names, against, budget=budget, sessions=sessions, seed=seed)
-    document = show.document(found, shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
-    if output is not None:
-        with Folder(output) as folder:
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with ExitStack() as stack:
+        folder = None if output is None else stack.enter_context(Folder(output))
+        bar = stack.enter_context(Progress(*columns, console=console, transient=True, disable=not console.is_terminal))
+        task = bar.add_task("", total=len(against) * len({chunk.label for chunk in chunks}))
+        found = price_all(
+            chunks, names, against, budget=budget, sessions=sessions, seed=seed, progress=lambda: bar.advance(task)
+        )
+        document = show.document(found, shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+        if folder is not None:
             folder.text("README.md", show.page(found, document["command"], budget))
             folder.text("prices.csv", show.csv(found))
             folder.text("summary.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
@@ -198,8 +211,6 @@ def price(
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
     else:
-        from sim.estimator.table import print_prices
-
         print_prices(found)
 
 

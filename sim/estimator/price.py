@@ -47,7 +47,7 @@ AGENTS: Final = AgentMix(rounds=80, result_median=1_500, result_p99=10_000, look
 """The sessions: one instruction and 80 tool rounds, which fill the window nearly twice. Tools cut long results, so that
 every round fits; answers have recorded sizes. That a step in twenty needs an older result again is an assumption, the
 one of ``results/context``."""
-SESSIONS: Final = 30
+SESSIONS: Final = 20
 SEED: Final = 20261130
 Arms = Mapping[str, Sequence[Row]]
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(

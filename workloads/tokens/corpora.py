@@ -29,12 +29,15 @@ class Chunk:
         Which of the file's sources it comes from, counted from 0.
     place
         Which chunk of the file it is, counted from 0, and of how many.
+    origin
+        Where its text comes from: the same for the halves of a source, another for each source and each file.
     """
 
     label: str
     text: str
     source: int = 0
     place: tuple[int, int] = (0, 1)
+    origin: tuple[Path, int] = (Path(), 0)
 
     @property
     def stress(self) -> bool:
@@ -150,7 +153,11 @@ def read_corpus(corpora: Iterable[Path], size: int = CHUNK, *, by_source: bool =
             if by_source:
                 parts = _parts(text, lengths.get(file.stem, []))
             found = [(piece, source) for source, part in enumerate(parts) for piece in cut(part, size)]
-            chunks += [Chunk(file.stem, *piece, (number, len(found))) for number, piece in enumerate(found)]
+            several = len(lengths.get(file.stem, [])) > 1
+            chunks += [
+                Chunk(file.stem, piece, source, (number, len(found)), (file, source if several else 0))
+                for number, (piece, source) in enumerate(found)
+            ]
     if faults:
         raise BadInput(*faults)
     return chunks

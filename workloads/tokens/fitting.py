@@ -5,6 +5,7 @@ Quantiles", Econometrica 46): with error ``r = estimate / tokens - 1``, ``tau * 
 Every weight is at least nothing and at most a character's bytes, which no byte-level tokenizer exceeds. What the fitted
 text shows too rarely keeps that bound, where the program alone would give it nothing. The program is solved on several
 random parts of the text and the weights are the mean: a single solution leans on whatever few chunks are its corners.
+A script that is known from one origin of text gets a little more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,6 +91,11 @@ class Recipe:
         Part of the chunks that each of them sees.
     stress
         Weight of a stress class against an ordinary one.
+    one_origin
+        By what the weights of a script are multiplied of which no class was fitted from two origins (see
+        `of_one_origin`).
+    written
+        Share of a class's characters from which it is written in their script.
     seed
         Of the random parts.
     """
@@ -100,6 +106,8 @@ class Recipe:
     bags: int = 16
     share: float = 0.7
     stress: float = 1.0
+    one_origin: float = 1.04
+    written: float = 0.3
     seed: int = 20261130
 
 
@@ -165,7 +173,29 @@ def _solve(matrix: Floats, tokens: Floats, weights: Floats, tau: float, lower: F
     return np.asarray(solution.x, np.float64)[:columns]
 
 
-def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], recipe: Recipe) -> Floats:
+def of_one_origin(
+    matrix: Floats, labels: Sequence[str], origins: Sequence[Hashable], written: float
+) -> NDArray[np.bool_]:
+    """Return which features are characters of scripts that are known from one origin of text.
+
+    A script is known from as many origins as the class written in it that has the most. Chunks of one origin say little
+    about another: the Chinese of a novel of the fourteenth century costs a quarter more tokens a character than that of
+    today, whose chunks all lie within 8 % of each other.
+    """
+    first = len(_PAIR_COLUMNS) + len(_RUNS)
+    known = np.zeros(matrix.shape[1], int)
+    for label in dict.fromkeys(labels):
+        members = [number for number, each in enumerate(labels) if each == label]
+        seen = matrix[members].sum(axis=0)
+        seen[len(_PAIR_COLUMNS) : first] = 0  # the start of a run is no character of its own
+        main = seen >= written * seen.sum()
+        main[:first] = False
+        known[main] = np.maximum(known[main], len({origins[number] for number in members}))
+    found: NDArray[np.bool_] = known == 1
+    return found
+
+
+def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], origins: Sequence[Hashable], recipe: Recipe) -> Floats:
     """Return the fitted weight of each feature, in tokens.
 
     Parameters
@@ -176,6 +206,8 @@ def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], recipe: Recipe) -
         What is to be covered: the largest count over the profile's tokenizers, for each chunk.
     labels
         Class of each chunk; classes weigh the same however many chunks they have.
+    origins
+        Where each chunk's text comes from.
     recipe
         Quantile and bags.
     """
@@ -191,7 +223,9 @@ def fit(matrix: Floats, tokens: Floats, labels: Sequence[str], recipe: Recipe) -
         chunks = np.bincount(number[seen], minlength=len(names)).clip(1)
         weights = (importance / chunks)[number[seen]]
         total += _solve(matrix[seen], tokens[seen], weights, recipe.tau, lower)
-    return total / recipe.bags
+    beta: Floats = total / recipe.bags
+    beta[of_one_origin(matrix, labels, origins, recipe.written) & (lower == 0)] *= recipe.one_origin
+    return beta
 
 
 def table(name: str, beta: Floats, matrix: Floats, *, capped: bool = True) -> Table:

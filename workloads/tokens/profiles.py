@@ -147,7 +147,8 @@ def fitted(sample: Sample, name: str, recipe: Recipe, margins: Sequence[Margins]
     """Return the tables of a profile fitted on a sample, one for each of the margins or with the profile's own."""
     sample = subset(sample, ~np.isin(sample.labels(), NOT_FITTED))
     profile = PROFILES[name]
-    beta = fit(sample.matrix, sample.tokens(profile), sample.labels(), recipe)
+    origins = [chunk.origin for chunk in sample.chunks]
+    beta = fit(sample.matrix, sample.tokens(profile), sample.labels(), origins, recipe)
     return [
         table(PREFIX + name, margin.on(beta), sample.matrix, capped=not profile.closed)
         for margin in margins or (profile.margins,)
