@@ -170,6 +170,8 @@ def test_the_promise_holds_on_text_that_was_not_fitted(with_own: bool, shared: P
 def test_weights_fit_their_classes() -> None:
     known = json.loads(files("policies.tokens").joinpath("weights.json").read_text("utf-8"))
     assert set(known["profiles"]) == set(PROFILES)
-    for profile in known["profiles"].values():
+    for name, profile in known["profiles"].items():
         assert all(len(row) == len(KINDS) for row in profile["pairs"].values())
-        assert max(weight / UNIT / BYTES[CLASSES.index(n)] for n, weight in profile["classes"].items()) <= 1.15
+        most = PROFILES[name].margins.beyond * Recipe().one_origin
+        for class_, weight in profile["classes"].items():
+            assert weight <= np.ceil(UNIT * BYTES[CLASSES.index(class_)] * most)
