@@ -7,7 +7,8 @@ tail first, and the block touched longest ago goes first. The cost is that of *s
 
 Why that is exact: touching a path moves its nodes to the young end deepest first, so in the order every node lies
 before its ancestors, the oldest node is a leaf, and inside a node, whose blocks were always touched together, the tail
-is the oldest. A request that ends or leaves inside a node splits it there.
+is the oldest. A request that ends or leaves inside a node splits it there; when what left is evicted, the next touch
+joins the two again, so that a path has no more nodes than others leave it.
 """
 
 from __future__ import annotations
@@ -337,11 +338,18 @@ class PrefixCache:
 
     def _touch(self, node: _Node, now_s: float) -> None:
         """Make a node and its ancestors the youngest, the deepest first."""
+        below: _Node | None = None
         while node.parent is not None:
-            node.touched_s = now_s
-            if not node.pins:
-                self._order.move_to_end(node)
-            node = node.parent
+            above = node.parent
+            if below is not None and not node.pins and len(node.children) == 1:
+                del self._order[node]
+                _join(node, below)
+            else:
+                node.touched_s = now_s
+                if not node.pins:
+                    self._order.move_to_end(node)
+                below = node
+            node = above
 
     def _pin(self, node: _Node | None) -> None:
         while node is not None:
@@ -353,14 +361,20 @@ class PrefixCache:
             node = node.parent
 
     def _unpin(self, node: _Node | None, now_s: float) -> None:
+        below: _Node | None = None
         while node is not None:
             node.pins -= 1
             if node.pins:
                 return
-            node.touched_s = now_s
-            self._order[node] = None
             self.pinned -= node.end // self.block - node.start // self.block
-            node = node.parent
+            above = node.parent
+            if below is not None and len(node.children) == 1:
+                _join(node, below)
+            else:
+                node.touched_s = now_s
+                self._order[node] = None
+                below = node
+            node = above
 
     def _alive(self, node: _Node, at: int, now_s: float) -> int:
         """Return how many of the ``at`` matching tokens were touched within the TTL: ancestors are never older."""
@@ -368,3 +382,10 @@ class PrefixCache:
             while node.parent is not None and now_s - node.touched_s > self.ttl_s:
                 at, node = node.start, node.parent
         return at
+
+
+def _join(upper: _Node, lower: _Node) -> None:
+    """Let a node take in the one above it, whose only child it is; both were just touched, one after the other."""
+    assert upper.parent is not None
+    lower.start, lower.key, lower.parent = upper.start, upper.key, upper.parent
+    upper.parent.children[upper.key] = lower

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
 
 from policies.context import Fitted, Shape
@@ -72,7 +73,9 @@ class Transcript:
         whole, places, sent = self._whole, self._places, self._built
         same = sent  # segments that both prompts stand for in the same way
         if new.cleared > old.cleared:  # what was cleared stays cleared
-            same = min(same, places[fitted.clearable[old.cleared]])
+            changed = bisect_left(fitted.clearable, new.start, old.cleared, new.cleared)  # the first that is sent
+            if changed < new.cleared:
+                same = min(same, places[fitted.clearable[changed]])
             self._clear(fitted, old.cleared, note)
         cleared = self._cleared
         cleared.extend(whole, len(cleared.ids))

@@ -128,8 +128,12 @@ def first_that_fits(
     fold: ClearFold, starts: list[int], head: int, length: int, count: int, cleared: int, room: int
 ) -> int | None:
     """Return the earliest of the rising ``starts`` behind the head from which the rest fits the room; None if none."""
-    low = bisect_left(starts, head, 0, count)
-    place = bisect_left(starts, -room, low, count, key=lambda start: -fold.rest(start, length, cleared))
+    whole = fold.where[cleared] if cleared < len(fold.where) else length  # the first result that is not cleared
+    low, needed = bisect_left(starts, head, 0, count), fold.size(length, cleared) - room
+    middle = bisect_left(starts, whole, low, count)
+    place = bisect_left(starts, needed, low, middle, key=fold.least.__getitem__)
+    if place == middle:
+        place = bisect_left(starts, needed + fold.saved[cleared], middle, count, key=fold.raw.__getitem__)
     return starts[place] if place < count else None
 
 

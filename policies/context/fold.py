@@ -149,6 +149,8 @@ class ClearFold(Fold):
         The clearable results: their places in the log, the oldest first.
     saved, sizes
         Tokens that clearing the first k of them saves, and that they have, at k.
+    least
+        Estimated tokens of the first n messages if all of them were cleared, at n.
     outside
         How many of them lie outside the zone in the first n messages, at n.
     held
@@ -164,6 +166,7 @@ class ClearFold(Fold):
         "_smallest",
         "_zone",
         "held",
+        "least",
         "outside",
         "saved",
         "sizes",
@@ -183,6 +186,7 @@ class ClearFold(Fold):
         self.where: list[int] = []
         self.saved = [0]
         self.sizes = [0]
+        self.least = [0]
         self.outside = [0]
         self.held = [0]
         self._results = 0  # among the messages so far
@@ -216,6 +220,7 @@ class ClearFold(Fold):
                 free += 1
             total += tokens
             raw.append(total)
+            self.least.append(total - self.saved[-1])
             outside.append(free)
             held.append(kept)
 

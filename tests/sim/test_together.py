@@ -11,7 +11,6 @@ from policies.output import Adaptive, Fixed, ModelLimit
 from sim.admission import Prompt as PromptRule
 from sim.agent import End
 from sim.replica import Server
-from sim.replication import uncollected
 from sim.sessions.together import run_together
 from sim.solo import SoloServer, run_alone
 from sim.steptime import Line
@@ -80,32 +79,3 @@ def test_a_request_beyond_the_window_ends_the_session():
         assert sitting.agent.end is End.REFUSED_BY_SERVER
         assert sitting.agent.reason
         assert sitting.ended_s > 0
-
-
-@pytest.mark.benchmark(group="agents")
-def test_cost_of_a_request(benchmark):
-    """Sessions with both policies and the prefix cache on: in bare SimPy timeouts, against `test_yardstick`."""
-    plans = list(AgentMix(count=20, rounds=100, every_s=120.0).plans(1, 0))
-    with uncollected():
-        benchmark.pedantic(
-            lambda: run_together(plans, Document001(budget=200_000), Adaptive(), SERVER), rounds=5, warmup_rounds=1
-        )
-    benchmark.extra_info["requests"] = 20 * 101
-
-
-@pytest.mark.benchmark(group="agents")
-def test_yardstick(benchmark):
-    """As many bare SimPy timeouts as the sessions above make requests."""
-    import simpy
-
-    def run():
-        environment = simpy.Environment()
-
-        def wait():
-            for _ in range(20 * 101):
-                yield environment.timeout(1)
-
-        environment.process(wait())
-        environment.run()
-
-    benchmark(run)
