@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count, repeat
+from math import inf, isnan
 
 import numpy as np
 import simpy
@@ -28,13 +29,13 @@ from sim.prefix_cache import Prompt
 from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
 from sim.replica import Replica, Work
 from sim.rows import BLOCK
-from sim.users import Row, User
-from workloads.trace import Ints, Labels, Trace
+from sim.users import Limits, Row, User
+from workloads.trace import Floats, Ints, Labels, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
 _FINISH = {finish: code for code, finish in enumerate(FINISHES)}
 _REFUSAL = {reason: code for code, reason in enumerate(REFUSALS)}
-COMPLETE, TRUNCATED, REJECTED, FAILED = range(len(OUTCOMES))
+COMPLETE, TRUNCATED, REJECTED, FAILED, ABANDONED = range(len(OUTCOMES))
 _NO_ROOM = _REFUSAL["no room for an answer"]
 
 
@@ -116,7 +117,7 @@ class Clients:
         number = 0
         for block in workload:
             columns = zip(block.arrival_s.tolist(), *self.columns(block), self._segments(block, number), strict=True)
-            for arrival_s, prompt, true, kind, script, segments in columns:
+            for arrival_s, prompt, true, kind, script, limits, segments in columns:
                 if arrival_s >= horizon_s:
                     self.measuring = False
                     if not self.open or arrival_s >= limit_s:
@@ -125,7 +126,7 @@ class Clients:
                     yield Moment(clock, arrival_s)
                 if not self.measuring and not self.open:
                     break
-                self._open(number, arrival_s, prompt, true, kind, script, segments)
+                self._open(number, arrival_s, prompt, true, kind, script, limits, segments)
                 number += 1
             else:
                 continue
@@ -139,8 +140,8 @@ class Clients:
         if not self.open and not self._finished.triggered:
             self._finished.succeed()
 
-    def columns(self, block: Trace) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Return prompt, true tokens, kind and script of each call; its kinds and scripts are known from now on."""
+    def columns(self, block: Trace) -> tuple[list[int], list[int], list[int], list[int], Iterable[Limits | None]]:
+        """Return the parts of each call's row; the kinds and scripts in them are known from now on."""
         kinds, scripts = _codes(block.kind), _codes(block.script)
         self.kinds, kind_of = _merged(self.kinds, kinds[1])
         self.scripts, script_of = _merged(self.scripts, scripts[1])
@@ -149,15 +150,26 @@ class Clients:
             np.maximum(block.output_tokens, 1).tolist(),
             [kind_of[code] for code in kinds[0]] or [kind_of[0]] * len(block),
             [script_of[code] for code in scripts[0]] or [script_of[0]] * len(block),
+            _limits(block),
         )
 
     def _open(
-        self, row: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int, segments: Prompt | None
+        self,
+        row: int,
+        arrival_s: float,
+        prompt: int,
+        true_tokens: int,
+        kind: int,
+        script: int,
+        limits: Limits | None,
+        segments: Prompt | None,
     ) -> None:
         """Begin the call of a row of the workload."""
         call = OpenCall(self, next(self.numbers), arrival_s, prompt, true_tokens, kind, script)
         call.segments = segments
         call.begin()
+        if limits is not None:
+            call.limit(*limits)
 
     def _rows(self, blocks: Iterator[Trace]) -> Iterator[tuple[float, Row]]:
         for block in blocks:
@@ -166,7 +178,11 @@ class Clients:
 
     def serve(self, user: User, row: Row) -> None:
         """Begin the call of a user of a closed loop, who thinks again when it has ended."""
-        UserCall(self, user, row).begin()
+        *what, limits = row
+        call = UserCall(self, user, *what)
+        call.begin()
+        if limits is not None:
+            call.limit(*limits)
 
     def prompt_of(self, user: User, tokens: int) -> Prompt | None:
         """Return what the prompt of a user's call is made of: all its own."""
@@ -203,6 +219,17 @@ def _codes(labels: Labels | None) -> tuple[list[int], tuple[str, ...]]:
     return ([], ("",)) if labels is None else (labels.codes.tolist(), labels.names)
 
 
+def _limits(block: Trace) -> Iterable[Limits | None]:
+    if block.patience_s is None and block.timeout_s is None:
+        return repeat(None, len(block))
+    return zip(_known(block.patience_s, len(block)), _known(block.timeout_s, len(block)), strict=True)
+
+
+def _known(limits: Floats | None, n: int) -> list[float]:
+    """Return limits in seconds, infinite where there is none."""
+    return [inf] * n if limits is None else np.where(np.isnan(limits), inf, limits).tolist()
+
+
 def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
     """Return the categories with new ones appended, and the code of each of ``names`` among them."""
     known = known + tuple(name for name in names if name not in known)
@@ -237,6 +264,7 @@ class OpenCall:
         "machine",
         "measured",
         "number",
+        "over",
         "prompt",
         "prompt_tokens",
         "reserved",
@@ -244,6 +272,7 @@ class OpenCall:
         "segments",
         "sent",
         "true_tokens",
+        "work",
     )
 
     def __init__(
@@ -263,6 +292,8 @@ class OpenCall:
         self.reserved = 0.0
         self.first_truncated = False
         self.segments: Prompt | None = None  # what the prompt is made of, where the server keeps beginnings
+        self.work: Work | None = None  # the last request that the server took
+        self.over = False
         self.measured = clients.measuring
         clients.open += self.measured
 
@@ -286,9 +317,14 @@ class OpenCall:
 
     def _send(self, send: Send) -> None:
         self.sent = send
-        self.clients.replica.submit(
-            self.prompt, send.max_tokens, self.true_tokens - self.kept, self._answered, self.segments
+        self._submit(self.true_tokens - self.kept)
+
+    def _submit(self, true_tokens: int) -> None:
+        work = self.clients.replica.submit(
+            self.prompt, self.sent.max_tokens, true_tokens, self._answered, self.segments
         )
+        if not work.refusal:  # else the next one may already be on its way
+            self.work = work
 
     def _answered(self, work: Work) -> None:
         self._note(work, work.response.finish)
@@ -387,7 +423,34 @@ class OpenCall:
         self.attempts = 1
         self._record(FAILED, 0)
 
+    def limit(self, patience_s: float, timeout_s: float) -> None:
+        """Give the call up so many seconds after it began if its first token, or its answer's end, is not there."""
+        if self.over:
+            return
+        clock = self.clients.clock
+        if patience_s < timeout_s:
+            Moment(clock, self.arrival_s + patience_s).callbacks.append(self._lose_patience)
+        if timeout_s < inf:
+            Moment(clock, self.arrival_s + timeout_s).callbacks.append(self._give_up)
+
+    def _lose_patience(self, event: simpy.Event) -> None:
+        seen = self.kept or self.dropped or self.discarded
+        if not seen and (self.work is None or isnan(self.work.first_token_s)):
+            self._give_up(event)
+
+    def _give_up(self, _: simpy.Event) -> None:
+        if self.over:
+            return
+        output = 0
+        work = self.work
+        if work is not None and self.clients.replica.cancel(work):
+            self._note(work, work.response.finish)
+            output = work.response.output_tokens
+        self.discarded += self.kept + self.dropped + output
+        self._record(ABANDONED, 0)
+
     def _record(self, outcome: int, delivered: int) -> None:
+        self.over = True
         if not self.measured:
             return
         clients = self.clients
@@ -422,8 +485,8 @@ class UserCall(OpenCall):
 
     __slots__ = ("user",)
 
-    def __init__(self, clients: Clients, user: User, row: Row) -> None:
-        super().__init__(clients, next(clients.numbers), clients.clock.now, *row)
+    def __init__(self, clients: Clients, user: User, prompt: int, true_tokens: int, kind: int, script: int) -> None:
+        super().__init__(clients, next(clients.numbers), clients.clock.now, prompt, true_tokens, kind, script)
         self.segments = clients.prompt_of(user, self.prompt)
         self.user = user
 

@@ -88,6 +88,7 @@ _OTHERS = (
         "higher",
         "prompt tokens found in the cache / prompt tokens; null without a cache",
     ),
+    Metric("abandoned_share", "1", "lower", "calls that their client gave up (patience, timeout) / calls"),
     Metric("refused_share", "1", "lower", "requests refused (queue full, or never fitting) / requests"),
     Metric("preemptions_per_request", "1", "lower", "times a running request was evicted for recomputation / requests"),
     Metric("slo.attainment", "1", "higher", "calls that meet every bound of [slo] / calls; null without [slo]"),

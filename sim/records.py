@@ -15,9 +15,9 @@ KINDS = tuple(Kind)
 FINISHES = tuple(FinishReason)
 REFUSALS = (
     *("", "beyond the window", "beyond the pool", "queue is full", "no room for an answer"),
-    *("rate limited", "server error", "tool call without a result"),
+    *("rate limited", "server error", "tool call without a result", "given up"),
 )
-OUTCOMES = ("complete", "truncated", "rejected", "failed")
+OUTCOMES = ("complete", "truncated", "rejected", "failed", "abandoned")
 TASK_OUTCOMES = ("done", "given up", "failed")
 """Categories of the coded columns, by code."""
 

@@ -19,7 +19,7 @@ from itertools import count
 
 import simpy
 
-from policies.output import FinishReason, Response
+from policies.output import ErrorKind, FinishReason, Response
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
 from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
 from sim.prefix_cache import Found, Lease, PrefixCache, Prompt
@@ -27,7 +27,7 @@ from sim.rows import BLOCK
 from sim.server import Server
 from sim.timeline import Series, Timeline
 from sim.victims import VICTIMS
-from sim.work import BEYOND_POOL, BEYOND_WINDOW, QUEUE_FULL, REFUSALS, Answer, Work
+from sim.work import BEYOND_POOL, BEYOND_WINDOW, GIVEN_UP, QUEUE_FULL, REFUSALS, Answer, Work
 
 __all__ = ["Replica", "Server", "Work"]
 
@@ -72,6 +72,7 @@ class Replica:
         "_decoding",
         "_ends",
         "_entries",
+        "_given_up",
         "_growth",
         "_idle",
         "_lacking",
@@ -132,6 +133,7 @@ class Replica:
         self._ends: list[tuple[int, int, Work]] = []  # heap of (iteration that ends the answer, entry, work)
         self._decoding = 0
         self._context = 0  # sum over decoding requests of prompt + generated
+        self._given_up: list[Work] = []  # in the batch until the run ends
         self._partial: Work | None = None  # the one prompt that is computed in pieces
 
         # The run in progress: its iterations, 0 if there is none, their affine cost, the prompts in it.
@@ -148,8 +150,8 @@ class Replica:
 
     def submit(
         self, prompt: int, max_tokens: int, true_tokens: int, answer: Answer, segments: Prompt | None = None
-    ) -> None:
-        """Take a request and call ``answer`` with it, at the time its response is there.
+    ) -> Work:
+        """Take a request, return it, and call ``answer`` with it, at the time its response is there.
 
         Parameters
         ----------
@@ -193,6 +195,36 @@ class Replica:
                 or (server.max_waiting is not None and len(waiting) > server.max_waiting)
             ):
                 self._end_run_at_next_boundary(now)
+        return work
+
+    def cancel(self, work: Work) -> bool:
+        """Give a request up; return whether it was still there.
+
+        Its client hears no more of it: ``answer`` is not called, ``response`` has the tokens received so far. One that
+        waits is gone at once; one in the batch holds its blocks, and makes its tokens, to the end of the iteration.
+        """
+        if self._sealed.pop(work.number, None) is None:
+            return False
+        work.finished_s = now = self.clock.now
+        work.refusal = GIVEN_UP
+        more = 0  # tokens made in this stay, and received
+        if work.number not in self._running:
+            self._forget(work, now)
+        elif not self._steps:  # between an iteration's end and the next one
+            self._oust(work, now)
+        else:
+            if self._steps > 1:
+                self._end_run_at_next_boundary(now)
+            end, iteration = self._time_after(self._steps), self.iterations + self._steps
+            if work.entry >= 0:
+                more = iteration - work.since - (end > now)
+            if work.entry < 0 or self._growth is None:
+                work.reserved_token_s += end * (work.blocks * self._pool.block_tokens)
+            else:
+                work.reserved_token_s += self._grown(work, end, iteration)
+            self._given_up.append(work)
+        work.response = Response(FinishReason.ERROR, work.generated + more, error=ErrorKind.CUT)
+        return True
 
     def close(self) -> Series:
         """Return what happened over time, up to the end of the run in progress. The replica is of no use afterwards."""
@@ -393,6 +425,8 @@ class Replica:
             self._outlook.pass_by(steps)
         self._context += self._decoding * steps
         self._steps = 0
+        if self._given_up:
+            self._drop(steps, now)
         ends = self._ends
         while ends and ends[0][0] <= iteration:
             _, entry, work = heappop(ends)
@@ -437,6 +471,40 @@ class Replica:
             timeline.settle()
 
     # ------------------------------------------------------------------ a request's life
+
+    def _forget(self, work: Work, now: float) -> None:
+        """Take a request that waits out of the queue."""
+        waiting = self._waiting
+        first = waiting[0] is work
+        waiting.remove(work)
+        queue = self.timeline.queue
+        queue.rows.append(queue.pack(now, len(waiting)))
+        if first and waiting and self._steps > 1:  # whether the next one fits is seen there
+            self._end_run_at_next_boundary(now)
+
+    def _drop(self, steps: int, now: float) -> None:
+        """Take the requests that were given up in the run that ends now out of the batch."""
+        for work in self._given_up:
+            charged = work.reserved_token_s  # to the end of this run, as it was known then
+            if work.entry < 0:
+                work.todo -= sum(tokens for other, tokens in self._prompts if other is work) * steps
+            self._oust(work, now)
+            work.reserved_token_s = charged
+        self._prompts = [(work, tokens) for work, tokens in self._prompts if work not in self._given_up]
+        self._given_up.clear()
+
+    def _oust(self, work: Work, now: float) -> None:
+        """Take a request out of the batch before its answer is complete."""
+        if work.entry < 0:  # some of its prompt is still to compute
+            self._withdraw(work, now)
+            if work is self._partial:
+                self._partial = None
+            if self._outlook is not None:
+                self._outlook.withdraw(work.max_tokens - work.generated)
+        else:
+            self._leave(work, now)
+            work.last_token_s = now
+        self._let_go(work)
 
     def _needed(self, work: Work, budget: int) -> tuple[int, int, Found | None]:
         """Return the blocks that a waiting request would be charged, those it would take out of the free ones, and why.
@@ -508,7 +576,8 @@ class Replica:
         assert work.segments is not None
         before = cache.pinned
         stored = min(work.prompt + work.generated - 1, work.segments.tokens)  # the last token is not stored
-        if work.finished_s == work.finished_s and stored >= lease.tokens + cache.block:  # not nan: it has ended
+        ended = work.finished_s == work.finished_s and not work.todo  # not nan, and its prompt was computed
+        if ended and stored >= lease.tokens + cache.block:
             cache.insert(work.segments, lease, stored)
         cache.release(lease)
         self._pool.held += cache.pinned - before
@@ -595,6 +664,8 @@ class Replica:
     def _leave(self, work: Work, now: float) -> None:
         """Take a decoding request out of the batch."""
         iteration = self.iterations
+        if self._growth is not None:
+            work.reserved_token_s += self._grown(work, now, iteration)
         work.generated += iteration - work.since
         work.entry = -1
         if self._outlook is not None:
@@ -608,10 +679,14 @@ class Replica:
             self._growth.leave(context, iteration)
             if work.lease is not None:
                 self._pool.held += work.lease.tokens // self._pool.block_tokens
-            # Half a block less one token is the mean fill; the context grows evenly but for the steps' lengths.
-            mean = context - work.found - (iteration - work.since - self._pool.block_tokens + 2) / 2
-            work.reserved_token_s += mean * (now - work.decoded_s)
             del self._running[work.number]
+
+    def _grown(self, work: Work, now: float, iteration: int) -> float:
+        """Return the token-seconds of a stay among the decoding requests that ends now, under a rule that grows."""
+        made = iteration - work.since
+        # Half a block less one token is the mean fill; the context grows evenly but for the steps' lengths.
+        mean = work.prompt + work.generated + made - work.found - (made - self._pool.block_tokens + 2) / 2
+        return mean * (now - work.decoded_s)
 
     def _respond(self, work: Work, now: float) -> None:
         work.finished_s = now
@@ -650,15 +725,7 @@ class Replica:
 
     def _preempt(self, work: Work, now: float) -> None:
         """Put a request back into the queue; it is recomputed, its answer so far included."""
-        if work is self._partial:
-            self._withdraw(work, now)
-            self._partial = None
-            if self._outlook is not None:
-                self._outlook.withdraw(work.max_tokens - work.generated)
-        else:
-            self._leave(work, now)
-            work.last_token_s = now
-        self._let_go(work)
+        self._oust(work, now)
         work.preemptions += 1
         self.preemptions += 1
         if self.server.rule.to_tail:

@@ -19,13 +19,14 @@ from sim.admission import RULES
 from sim.client import Clients
 from sim.clock import Clock
 from sim.faults import Faults
-from sim.records import OUTCOMES, TASK, TASK_OUTCOMES, Table
+from sim.records import OUTCOMES, REFUSALS, TASK, TASK_OUTCOMES, Table
 from sim.replica import Replica, Server
 from sim.rows import Chosen, Rows
 from sim.study.server import Settled
 from sim.tasks import TaskClients
 from sim.timeline import Gaps, Series
 from sim.tools import Tool
+from sim.work import GIVEN_UP
 from workloads.source import Source
 
 Floats = NDArray[np.floating[Any]]
@@ -229,7 +230,8 @@ def measure(run: Replication, window: tuple[float, float], slo: Mapping[str, flo
         )
         if run.prefix_cache
         else None,
-        "refused_share": _mean(requests["refusal"] > 0),
+        "refused_share": _mean((requests["refusal"] > 0) & (requests["refusal"] != REFUSALS.index(GIVEN_UP))),
+        "abandoned_share": _mean(calls["outcome"] == OUTCOMES.index("abandoned")),
         "preemptions_per_request": _mean(requests["preemptions"]),
         "slo.attainment": None,
         "slo.goodput_per_s": None,
@@ -278,7 +280,7 @@ def served(requests: Chosen) -> Chosen:
 
 def answered(calls: Chosen) -> Chosen:
     """Return those of the calls that brought an answer, whole or not."""
-    return calls.where(calls["outcome"] != OUTCOMES.index("failed"))
+    return calls.where(~np.isin(calls["outcome"], [OUTCOMES.index(outcome) for outcome in ("failed", "abandoned")]))
 
 
 def _durations(requests: Chosen, calls: Chosen) -> Iterator[tuple[str, Floats]]:
@@ -323,7 +325,7 @@ def _meets(calls: Chosen, requests: Chosen, slo: Mapping[str, float]) -> NDArray
     A request's inter-token latency is bounded by its mean, which is its time per output token.
     """
     missed = np.zeros(int(calls["call"].max(initial=-1)) + 1, dtype=bool)
-    met = ~np.isin(calls["outcome"], [OUTCOMES.index(outcome) for outcome in ("failed", "rejected")])
+    met = ~np.isin(calls["outcome"], [OUTCOMES.index(outcome) for outcome in ("failed", "rejected", "abandoned")])
     for name, bound in slo.items():
         if name == "call.e2e_s":
             met &= span_s(name, calls) <= bound

@@ -26,7 +26,7 @@ from sim.records import REFUSALS, TASK, TASK_OUTCOMES, Table
 from sim.replica import Replica, Work
 from sim.rows import BLOCK
 from sim.tools import Tool
-from sim.users import Row, User
+from sim.users import Limits, Row, User
 from workloads import substreams
 
 GUIDANCE_TOKENS = ceil(len(SPLIT_WORK) / 4)
@@ -88,9 +88,17 @@ class TaskClients(Clients):
         self.task_numbers = count()
 
     def _open(
-        self, row: int, arrival_s: float, prompt: int, true_tokens: int, kind: int, script: int, segments: Prompt | None
+        self,
+        row: int,
+        arrival_s: float,
+        prompt: int,
+        true_tokens: int,
+        kind: int,
+        script: int,
+        limits: Limits | None,
+        segments: Prompt | None,
     ) -> None:
-        Task(self, row, arrival_s, prompt, true_tokens, kind, script, segments).begin()
+        Task(self, row, arrival_s, prompt, true_tokens, kind, script, limits, segments).begin()
 
     def serve(self, user: User, row: Row) -> None:
         """Begin the task of a user of a closed loop, who thinks again when it has ended."""
@@ -118,6 +126,8 @@ class Task:
         Tokens of the first call's prompt; tokens to write.
     kind, script
         Codes of its calls.
+    limits
+        What the client of each of its calls gives up after.
     segments
         What the first prompt is made of, where the server keeps beginnings.
     """
@@ -128,6 +138,7 @@ class Task:
         "clients",
         "generated",
         "kind",
+        "limits",
         "measured",
         "next",
         "number",
@@ -155,6 +166,7 @@ class Task:
         work: int,
         kind: int,
         script: int,
+        limits: Limits | None,
         segments: Prompt | None,
     ) -> None:
         self.clients = clients
@@ -165,6 +177,7 @@ class Task:
         self.work = self.next = work  # the next call writes so many tokens if nothing stops it
         self.kind = kind
         self.script = script
+        self.limits = limits
         self.segments = segments
         self.tool = clients.tools.get(clients.kinds[kind])
         self.since = Since(clients.policy)
@@ -187,7 +200,10 @@ class Task:
 
     def begin(self) -> None:
         """Make the next call."""
-        TaskCall(self).begin()
+        call = TaskCall(self)
+        call.begin()
+        if self.limits is not None:
+            call.limit(*self.limits)
 
     def answered(self, call: TaskCall, outcome: int, delivered: int) -> None:
         """Take the outcome of a call in and go on, or end."""
@@ -323,6 +339,8 @@ class TaskCall(OpenCall):
 
     def _try(self, _: simpy.Event | None = None) -> None:
         """Send the request, for the first time or again."""
+        if self.over:  # given up while it waited to be sent again
+            return
         clients, sent = self.clients, self.sent
         left = self.true_tokens - self.kept
         if clients.faults is not None:
@@ -335,7 +353,7 @@ class TaskCall(OpenCall):
                 left = 1 + int(where * (min(left, sent.max_tokens) - 1))
             elif fault is ErrorKind.EMPTY:
                 left = 1
-        clients.replica.submit(self.prompt, sent.max_tokens, left, self._answered, self.segments)
+        self._submit(left)
 
     def _refused(self, reason: str, error: ErrorKind) -> None:
         """Answer a request that never reached the server."""

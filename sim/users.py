@@ -12,8 +12,11 @@ from sim.clock import Clock, Moment
 PAUSE_S = 1.0
 """Pause after a call that was refused in the instant it was made, where nobody thinks: else time would not pass."""
 
-Row: TypeAlias = tuple[int, int, int, int]
-"""Of a call: tokens of prompt and answer, codes of kind and script."""
+Limits: TypeAlias = tuple[float, float]
+"""Seconds after which a client gives up without a first token, and without the end of the answer; infinite: never."""
+
+Row: TypeAlias = tuple[int, int, int, int, Limits | None]
+"""Of a call: tokens of prompt and answer, codes of kind and script, what the client gives up after."""
 
 
 class User:

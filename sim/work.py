@@ -95,6 +95,9 @@ class Work:
         self.refusal = ""
 
 
+GIVEN_UP = "given up"
+"""Stands for a refusal where the client, not the server, ended a request."""
+
 BEYOND_WINDOW = "beyond the window"
 BEYOND_POOL = "beyond the pool"
 QUEUE_FULL = "queue is full"

@@ -17,13 +17,22 @@ from scipy import special
 from workloads import substreams
 from workloads.arrivals import BLOCK, Arrivals, Closed
 from workloads.checks import require
+from workloads.durations import Duration
 from workloads.errors import BadInput, Fault
 from workloads.lengths import Length
 from workloads.scripts import RATIO_SCATTER, ScriptMix, content_ratios
 from workloads.trace import MAX_TOKENS, Floats, Ints, Labels, Trace
 
 USER_BLOCK = 16  # calls of a user drawn at once; a constant, because it is part of the address of every random number
-_COLUMNS = ("think", "prompt", "output", "script", "content")  # of a user's block of uniforms, in this order
+_COLUMNS = (
+    "think",
+    "prompt",
+    "output",
+    "script",
+    "content",
+    "patience",
+    "timeout",
+)  # of a user's block of uniforms, in this order
 TINY = 2.0**-60  # below every uniform above 0, so that its normal score is finite
 
 
@@ -97,6 +106,9 @@ class Stream:
         Empty: lengths are as the laws say in every script. Else one of `workloads.scripts.TOKENIZERS`: the laws are
         those of English, and a call in another script takes as many times the tokens as the same content does
         (`RATIOS`), give or take `RATIO_SCATTER`.
+    patience, timeout
+        Laws of the seconds after which a client gives its call up if the first token, or the end of the answer, is not
+        there. When left out: never.
     """
 
     name: str
@@ -107,6 +119,8 @@ class Stream:
     kind: str = ""
     correlation: float = 0.0
     tokenizer: str = ""
+    patience: Duration | None = None
+    timeout: Duration | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -168,6 +182,8 @@ class Stream:
             output_tokens=outputs,
             kind=Labels.constant(self.kind or self.name, n),
             script=Labels(scripts, mix.names),
+            patience_s=None if self.patience is None else self.patience.quantile(uniforms("patience")),
+            timeout_s=None if self.timeout is None else self.timeout.quantile(uniforms("timeout")),
         )
 
 
@@ -190,7 +206,10 @@ class Mixture:
         if len(self.streams) == 1:
             yield from self.streams[0].blocks(seed, replication)
             return
+        limits = [name for name in ("patience", "timeout") if any(getattr(stream, name) for stream in self.streams)]
         coming = [stream.blocks(seed, replication) for stream in self.streams]
+        if limits:
+            coming = [_limited(blocks, limits) for blocks in coming]
         held = [next(blocks, Trace.empty()) for blocks in coming]
         open_ = [len(part) > 0 for part in held]
         while any(open_):
@@ -223,6 +242,17 @@ def until(blocks: Iterator[Trace], horizon_s: float | None) -> Trace:
         if cut < len(block):
             break
     return Trace.concat(taken)
+
+
+def _limited(blocks: Iterator[Trace], limits: Sequence[str]) -> Iterator[Trace]:
+    """Yield the calls with these limits, which never come for the calls that have none."""
+    for block in blocks:
+        never = np.full(len(block), np.nan)
+        yield replace(
+            block,
+            patience_s=never if "patience" in limits and block.patience_s is None else block.patience_s,
+            timeout_s=never if "timeout" in limits and block.timeout_s is None else block.timeout_s,
+        )
 
 
 def _rechunked(chunks: Iterator[Floats]) -> Iterator[Floats]:

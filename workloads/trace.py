@@ -148,6 +148,8 @@ _PLAIN = {
     "session_s": np.float64,
     "think_s": np.float64,
     "service_s": np.float64,
+    "patience_s": np.float64,
+    "timeout_s": np.float64,
 }
 _JOIN: dict[str, Callable[[Any], Any]] = {"kind": Labels.concat, "script": Labels.concat, "segments": Segments.concat}
 
@@ -185,6 +187,9 @@ class Trace:
         float64[n]: seconds between the previous answer in the session and this call; NaN where unknown.
     service_s
         float64[n]: recorded seconds from call to end of the answer; NaN where unknown.
+    patience_s, timeout_s
+        float64[n]: seconds after which the client gives the call up if its first token, or the end of its answer, is
+        not there; NaN where it never does.
 
     Raises
     ------
@@ -205,6 +210,8 @@ class Trace:
     session_s: Floats | None = None
     think_s: Floats | None = None
     service_s: Floats | None = None
+    patience_s: Floats | None = None
+    timeout_s: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrival_s", _column("arrival_s", self.arrival_s, np.float64))

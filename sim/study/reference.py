@@ -91,7 +91,7 @@ def _sections() -> Iterator[str]:
     yield from _section("`[[workload.streams]] tool = { ... }`", "", ToolTable)
     yield from _choices("`[[workload.agents]]`", "kind", AGENTS)
     yield from _choices("`arrivals`", "kind", LOADS, nested=NESTED)
-    yield from _choices("`think`", "kind", LAWS_OF_DURATIONS)
+    yield from _choices("`think`, `patience`, `timeout`", "kind", LAWS_OF_DURATIONS)
     yield from _choices("`prompt`, `output`", "kind", LENGTHS)
     yield "## Bundled studies\n"
     for name, text in templates().items():

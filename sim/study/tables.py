@@ -246,6 +246,11 @@ class StreamTable(Table):
     """Correlation of the normal scores of prompt and output (a Gaussian copula)."""
     tokenizer: StrictStr = ""
     """Lengths are English and grow with the script as this tokenizer has it; when empty they are the same in all."""
+    patience: DurationTable | None = None
+    """Law of the seconds after which a client gives its call up if no token of the answer is there. When left out:
+    never."""
+    timeout: DurationTable | None = None
+    """Law of the seconds after which a client gives its call up if the answer has not ended. When left out: never."""
     tool: ToolTable | None = None
     """The tool call that every answer is. When left out: answers are text, and each call stands by itself."""
 

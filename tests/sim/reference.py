@@ -5,6 +5,7 @@ It shares the admission rule's formula and the step-time model's first value wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ class Job:
     stayed: int = 0
     preemptions: int = 0
     refusal: str = ""
+    leaves: float = math.inf  # when its client gives up
     last: float = 0.0
     attempt: int = 0
     entered: tuple[int, int] = (0, 0)
@@ -123,6 +125,18 @@ def serve(
         let_go(job, ended=False)
         waiting.insert(len(waiting) if rule.to_tail else 0, job)
 
+    def give_up(job: Job, at: float) -> None:
+        job.finished, job.refusal = at, "given up"
+        out.finished.append(job)
+
+    def drop(job: Job) -> None:
+        running.remove(job)
+        if job.todo:
+            cache.release(job.kept)
+            job.kept = []
+        else:
+            let_go(job, ended=True)
+
     while todo or waiting or running:
         if not waiting and not running and todo[0][0] > now:
             now = todo[0][0]
@@ -130,6 +144,12 @@ def serve(
         while todo and todo[0][0] <= now:
             at, job = todo.pop(0)
             submit(job, at)
+        for job in [job for job in waiting + running if job.leaves <= now]:
+            give_up(job, now)
+            if job in running:
+                drop(job)
+            else:
+                waiting.remove(job)
         short = False
         while rule.grows:
             growing = [
@@ -227,6 +247,12 @@ def serve(
             at, job = todo.pop(0)
             submit(job, at)
             out.waiting += 0 if job.refusal else end - at
+        leaving = sorted((job for job in waiting + running if job.leaves < end), key=lambda job: job.leaves)
+        for job in leaving:
+            give_up(job, job.leaves)
+            if job in waiting:
+                waiting.remove(job)
+                out.waiting -= end - job.leaves
         now = end
 
         def finish(job: Job) -> None:
@@ -234,6 +260,14 @@ def serve(
             answer(job, now)
             let_go(job, ended=True)
 
+        for job in leaving:
+            if job in running:
+                if job.decoding:
+                    out.gaps.append(now - job.last)  # its last token is made, for nobody
+                job.todo -= sum(tokens for other, tokens in pieces if other is job)
+                drop(job)
+        decoding = [job for job in decoding if job in running]
+        pieces = [(job, tokens) for job, tokens in pieces if job in running]
         for job in sorted(decoding, key=lambda job: job.entered):
             job.made += 1
             out.gaps.append(now - job.last)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from heapq import heappop
+from itertools import cycle
 
 import pytest
 from hypothesis import assume, given, settings
@@ -30,6 +32,7 @@ from sim.outlook import Estimate
 from sim.replica import Replica, Server, Work
 from sim.steptime import Chunk, Line, Roofline, Segment, StepTime
 from sim.victims import VICTIMS
+from sim.work import GIVEN_UP
 from tests.sim.reference import Job, serve
 
 Arrival = tuple[float, int, int, int]
@@ -39,7 +42,9 @@ SEEN: Counter[str] = Counter()
 """What the generated cases really did; a test asserts that nothing interesting is missed."""
 
 
-def simulate(server: Server, arrivals: list[Arrival], resend: bool, stepped: bool) -> tuple[Replica, list[tuple]]:
+def simulate(
+    server: Server, arrivals: list[Arrival], resend: bool, stepped: bool, patience: Sequence[float] = ()
+) -> tuple[Replica, list[tuple]]:
     clock = Clock()
     replica = Replica(clock, server, tick_s=0.37, stepped=stepped)
     rows: list[tuple] = []
@@ -50,30 +55,45 @@ def simulate(server: Server, arrivals: list[Arrival], resend: bool, stepped: boo
             if resend and work.response.finish is FinishReason.LENGTH and attempt < 2:
                 call(index, prompt, 2 * max_tokens, true, attempt + 1)
 
-        replica.submit(prompt, max_tokens, true, answered)
+        work = replica.submit(prompt, max_tokens, true, answered)
+        if patience:
+            moment = Moment(clock, clock.now + patience[index % len(patience)])
+            moment.callbacks.append(lambda _: give_up(index, attempt, work))
+
+    def give_up(index: int, attempt: int, work: Work) -> None:
+        if replica.cancel(work):
+            rows.append(row(index, attempt, work))
 
     for index, (at, prompt, max_tokens, true) in enumerate(arrivals):
         arrival = (index, prompt, max_tokens, true)
         Moment(clock, at).callbacks.append(lambda _, arrival=arrival: call(*arrival))
-    clock.run()
+    while clock._queue:  # up to the last event that anybody waits for
+        if getattr(clock._queue[0][3], "moved", False):
+            heappop(clock._queue)
+        else:
+            clock.step()
     return replica, rows
 
 
 def row(index: int, attempt: int, work: Work) -> tuple:
     times = (work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s)
-    return (index, attempt, work.refusal, work.generated, work.preemptions), times
+    return (index, attempt, work.refusal, work.response.output_tokens, work.preemptions), times
 
 
-def naive(server: Server, arrivals: list[Arrival], resend: bool):
+def naive(server: Server, arrivals: list[Arrival], resend: bool, patience: Sequence[float] = ()):
     jobs = [(at, Job(prompt, max_tokens, true)) for at, prompt, max_tokens, true in arrivals]
     names = {id(job): index for index, (_, job) in enumerate(jobs)}
     keep = []
+    for (at, job), seconds in zip(jobs, cycle(patience), strict=False):
+        job.leaves = at + seconds
 
     def again(job: Job) -> Job | None:
         if not resend or job.refusal or job.made == job.true or job.attempt == 2:
             return None
         follow = Job(job.prompt, job.max_tokens * 2, job.true, attempt=job.attempt + 1)
         names[id(follow)] = names[id(job)]
+        if patience:
+            follow.leaves = job.finished + patience[names[id(job)] % len(patience)]
         keep.append(follow)
         return follow
 
@@ -95,10 +115,13 @@ def same(left: float, right: float, exact: bool) -> bool:
     return left == right if exact else abs(left - right) <= 1e-9 * max(1.0, abs(left))
 
 
-def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool) -> None:
-    jump, jumped = simulate(server, arrivals, resend, stepped=False)
-    step, stepped = simulate(server, arrivals, resend, stepped=True)
-    outcome, looked = naive(server, arrivals, resend)
+def check(server: Server, arrivals: list[Arrival], resend: bool, exact: bool, patience: Sequence[float] = ()) -> None:
+    jump, jumped = simulate(server, arrivals, resend, stepped=False, patience=patience)
+    step, stepped = simulate(server, arrivals, resend, stepped=True, patience=patience)
+    outcome, looked = naive(server, arrivals, resend, patience)
+    if patience:  # who gives up at the same time does so in no particular order
+        for rows in (jumped, stepped, looked):
+            rows.sort(key=lambda row: row[0][:2])
     for rows in (stepped, looked):
         assert [what for what, _ in jumped] == [what for what, _ in rows]
         for (_, left), (_, right) in zip(jumped, rows, strict=True):
@@ -220,6 +243,15 @@ def note(replica: Replica, rows: list[tuple], arrivals: list[Arrival]) -> None:
     for reason in ("beyond the window", "queue is full"):
         SEEN[reason] += reason in refusals
     SEEN["a resend"] += any(what[1] for what, _ in rows)
+    for what, times in rows:
+        if what[2] == GIVEN_UP:
+            SEEN["given up in the queue"] += math.isnan(times[1])
+            SEEN["given up before the first token"] += times[1] <= times[3] and math.isnan(times[2])
+            SEEN["given up in the answer"] += not math.isnan(times[2])
+            SEEN["given up after a preemption"] += what[4] > 0
+            SEEN["given up as another answer begins or ends"] += any(
+                times[3] in other[2:] for w, other in rows if not w[2]
+            )
 
 
 @settings(max_examples=200)
@@ -238,8 +270,57 @@ def test_all_three_agree_where_a_roofline_breaks(server: Server, arrivals: list[
     check(server, arrivals, resend, exact=False)
 
 
+def patience(unit: float) -> st.SearchStrategy[list[float]]:
+    some = st.one_of(st.integers(1, 60), st.integers(60, 900), st.just(10_000)).map(lambda k: k * unit)
+    return st.lists(some, min_size=2, max_size=7)
+
+
+def equal_steps(draw: st.DrawFn) -> StepTime:
+    """A line whose steps often end when somebody gives up."""
+    return dyadic_line(draw) if draw(st.booleans()) else Line(draw(st.integers(1, 3)) / 64)
+
+
+@settings(max_examples=200)
+@given(
+    server=st.one_of(
+        servers(equal_steps), *(servers(equal_steps, name) for name in ("prompt", "onestep", "estimated"))
+    ),
+    arrivals=calls(1 / 64),
+    resend=st.booleans(),
+    patience=patience(1 / 64),
+)
+def test_all_three_agree_where_clients_give_up(
+    server: Server, arrivals: list[Arrival], resend: bool, patience: list[float]
+) -> None:
+    check(server, arrivals, resend, exact=True, patience=patience)
+
+
+@given(server=servers(any_line), arrivals=calls(0.013), resend=st.booleans(), patience=patience(0.0131))
+def test_all_three_agree_where_clients_give_up_at_any_time(
+    server: Server, arrivals: list[Arrival], resend: bool, patience: list[float]
+) -> None:
+    check(server, arrivals, resend, exact=False, patience=patience)
+
+
+def test_all_three_agree_whenever_one_of_three_gives_up() -> None:
+    """At steps' ends and between them: in a pool too small for all, so after a preemption too, and in one for all."""
+    SEEN.clear()
+    server = Server(Prompt(), Line(1 / 64), 60, 50, 4, 3, 16, chunked_prefill=True)
+    arrivals = [(0.0, 20, 30, 25), (1 / 64, 18, 30, 28), (2 / 64, 12, 20, 18)]
+    for half_steps in range(1, 120, 7):
+        for who in range(3):
+            times = [10_000.0] * 3
+            times[who] = half_steps / 128
+            check(server, arrivals, resend=False, exact=True, patience=times)
+    assert SEEN["given up after a preemption"]
+    for steps in range(1, 9):
+        check(server, [(0.0, 4, 10, 5), (0.0, 4, 10, 9)], resend=False, exact=True, patience=[10_000.0, steps / 64])
+    assert SEEN["given up as another answer begins or ends"]
+
+
 def test_generators_reach_what_matters() -> None:
     SEEN.clear()
+    test_all_three_agree_where_clients_give_up()
     test_all_three_agree_exactly_on_dyadic_times()
     test_all_three_agree_where_a_roofline_breaks()
     wanted = {
@@ -251,6 +332,9 @@ def test_generators_reach_what_matters() -> None:
         "queue is full",
         "a resend",
         "a segment that ends",
+        "given up in the queue",
+        "given up before the first token",
+        "given up in the answer",
     }
     assert {what: SEEN[what] for what in wanted if SEEN[what] < 5} == {}
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ from sim.replica import Replica, Server, Work
 from sim.steptime import Line
 from tests.sim.blocks import block_names
 from tests.sim.reference import Job, serve
-from tests.sim.test_replica import any_line, dyadic_line, same, servers
+from tests.sim.test_replica import any_line, dyadic_line, patience, same, servers
 from workloads.trace import Segments, Trace
 
 SEEN: Counter[str] = Counter()
@@ -46,7 +48,9 @@ def canonical(segments):
     return out
 
 
-def simulate(server: Server, begun: list[Talk], stepped: bool) -> tuple[Replica, list[tuple]]:
+def simulate(
+    server: Server, begun: list[Talk], stepped: bool, patience: Sequence[float] = ()
+) -> tuple[Replica, list[tuple]]:
     clock = Clock()
     replica = Replica(clock, server, tick_s=0.37, stepped=stepped)
     rows: list[tuple] = []
@@ -54,9 +58,17 @@ def simulate(server: Server, begun: list[Talk], stepped: bool) -> tuple[Replica,
     def ask(index: int, turn: int, prompt: Prompt) -> None:
         _, _, max_tokens, true, keeps = begun[index]
 
-        def answered(work: Work) -> None:
+        def note(work: Work) -> None:
             times = (work.submitted_s, work.scheduled_s, work.first_token_s, work.finished_s)
-            rows.append(((index, turn, work.refusal, work.generated, work.preemptions, work.cached), times))
+            what = (index, turn, work.refusal, work.response.output_tokens, work.preemptions, work.cached)
+            rows.append((what, times))
+
+        def give_up(_: simpy.Event) -> None:
+            if replica.cancel(work):
+                note(work)
+
+        def answered(work: Work) -> None:
+            note(work)
             if work.refusal or turn == TURNS:
                 return
             if keeps:
@@ -64,7 +76,9 @@ def simulate(server: Server, begun: list[Talk], stepped: bool) -> tuple[Replica,
             prompt.append(("user", index, turn), 3)
             ask(index, turn + 1, prompt)
 
-        replica.submit(prompt.tokens, max_tokens, true, answered, prompt)
+        work = replica.submit(prompt.tokens, max_tokens, true, answered, prompt)
+        if patience:
+            Moment(clock, clock.now + patience[index % len(patience)]).callbacks.append(give_up)
 
     for index, (at, segments, *_) in enumerate(begun):
         Moment(clock, at).callbacks.append(
@@ -74,12 +88,14 @@ def simulate(server: Server, begun: list[Talk], stepped: bool) -> tuple[Replica,
     return replica, rows
 
 
-def naive(server: Server, begun: list[Talk]):
+def naive(server: Server, begun: list[Talk], patience: Sequence[float] = ()):
     jobs, names, keep = [], {}, []
     for index, (at, segments, max_tokens, true, _) in enumerate(begun):
         text = [(segment, n) for segment, tokens in canonical(segments) for n in range(tokens)]
         job = Job(len(text), max_tokens, true, text=text)
         names[id(job)] = index
+        if patience:
+            job.leaves = at + patience[index % len(patience)]
         jobs.append((at, job))
 
     def again(job: Job) -> Job | None:
@@ -93,6 +109,8 @@ def naive(server: Server, begun: list[Talk]):
         job.said = more  # what its client appended is all that can be kept of what was generated
         follow = Job(len(text), job.max_tokens, job.true, attempt=job.attempt + 1, text=text)
         names[id(follow)] = index
+        if patience:
+            follow.leaves = job.finished + patience[index % len(patience)]
         keep.append(follow)
         return follow
 
@@ -107,13 +125,16 @@ def naive(server: Server, begun: list[Talk]):
     return outcome, rows
 
 
-def check(server: Server, begun: list[Talk], tight: bool, exact: bool) -> None:
+def check(server: Server, begun: list[Talk], tight: bool, exact: bool, patience: Sequence[float] = ()) -> None:
     server = replace(server, prefix_cache=True)
     if tight:
         server = replace(server, kv_tokens=server.window + server.block_tokens)
-    jump, jumped = simulate(server, begun, stepped=False)
-    step, stepped = simulate(server, begun, stepped=True)
-    outcome, looked = naive(server, begun)
+    jump, jumped = simulate(server, begun, stepped=False, patience=patience)
+    step, stepped = simulate(server, begun, stepped=True, patience=patience)
+    outcome, looked = naive(server, begun, patience)
+    if patience:  # who gives up at the same time does so in no particular order
+        for rows in (jumped, stepped, looked):
+            rows.sort(key=lambda row: row[0][:2])
     for rows in (stepped, looked):
         assert [what for what, _ in jumped] == [what for what, _ in rows]
         for (_, left), (_, right) in zip(jumped, rows, strict=True):
@@ -143,6 +164,14 @@ def test_all_three_agree_exactly_on_dyadic_times(server: Server, begun: list[Tal
 @given(server=servers(any_line), begun=talks(0.013), tight=st.booleans())
 def test_all_three_agree_on_any_times(server: Server, begun: list[Talk], tight: bool) -> None:
     check(server, begun, tight, exact=False)
+
+
+@settings(max_examples=150)
+@given(server=servers(dyadic_line), begun=talks(1 / 64), tight=st.booleans(), patience=patience(1 / 64))
+def test_all_three_agree_where_clients_give_up(
+    server: Server, begun: list[Talk], tight: bool, patience: list[float]
+) -> None:
+    check(server, begun, tight, exact=True, patience=patience)
 
 
 def test_nothing_interesting_was_missed() -> None:

@@ -58,6 +58,8 @@ COLUMNS = (
     Column("session_s", MAYBE_SECONDS, required=False),
     Column("think_s", MAYBE_SECONDS, required=False),
     Column("service_s", MAYBE_SECONDS, required=False),
+    Column("patience_s", MAYBE_SECONDS, required=False),
+    Column("timeout_s", MAYBE_SECONDS, required=False),
 )
 
 
@@ -112,6 +114,8 @@ _ARROW: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "session_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "think_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "service_s": (pa.types.is_floating, "a floating-point number of seconds"),
+    "patience_s": (pa.types.is_floating, "a floating-point number of seconds"),
+    "timeout_s": (pa.types.is_floating, "a floating-point number of seconds"),
     "kind": (lambda kind: pa.types.is_dictionary(kind) or pa.types.is_string(kind), "text"),
     "script": (lambda kind: pa.types.is_dictionary(kind) or pa.types.is_string(kind), "text"),
     "segment_ids": (lambda kind: pa.types.is_list(kind) and pa.types.is_integer(kind.value_type), "a list of integers"),
@@ -120,7 +124,7 @@ _ARROW: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
         "a list of integers",
     ),
 }
-_MAYBE = ("session_s", "think_s", "service_s")  # NaN is an empty cell
+_MAYBE = ("session_s", "think_s", "service_s", "patience_s", "timeout_s")  # NaN is an empty cell
 _REQUIRED = ("arrival_s", "prompt_tokens", "output_tokens")
 
 
