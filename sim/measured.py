@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,10 @@ class Run:
         Share of the memory it took.
     date
         When it ran.
+    kv, weights
+        Number types of keys and values, and of the weights (None: as published).
+    chunked_prefill
+        Whether prompts were computed in pieces.
     """
 
     folder: Path
@@ -63,6 +67,9 @@ class Run:
     block_tokens: int
     utilisation: float
     date: str
+    kv: str
+    weights: str | None
+    chunked_prefill: bool
 
 
 def read_passage(path: Path) -> Passage:
@@ -77,7 +84,7 @@ def read_passage(path: Path) -> Passage:
     faults: list[Fault] = []
     rows: list[list[float]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from None
     for number, text in enumerate(lines, 1):
@@ -126,71 +133,113 @@ def _said(value: object, allowed: str) -> str:
     return f"is missing: {allowed}" if value is None else f"is {value!r}: {allowed}"
 
 
-def read_run(folder: str | Path) -> Run:
+def read_run(folder: str | Path, model: Model | None = None) -> Run:
     """Read a measured run: ``requests.jsonl`` and ``meta.json`` with the engine's arguments (``engine_kwargs``).
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    model
+        What was served; None: what the run names, from the catalogue.
 
     Raises
     ------
     BadInput
-        A file is missing or cannot be used: all faults of both.
+        A file is missing or cannot be used, or the run is of several replicas or pipeline stages: all faults of both.
     """
     folder = Path(folder)
     faults: list[Fault] = []
-    path = folder / "meta.json"
-    meta: dict[str, Any] = {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        meta = found if isinstance(found, dict) else {}
-        if not meta:
-            faults.append(Fault("is no JSON object with the run's engine_kwargs", path))
-    except OSError as error:
-        faults.append(Fault(f"cannot be read: {error.strerror}", path))
-    except ValueError as error:
-        faults.append(Fault(f"is no JSON: {error}", path))
+    meta = _meta(folder / "meta.json", faults)
     passage = None
     try:
         passage = read_passage(folder / "requests.jsonl")
     except BadInput as error:
         faults += error.faults
-    arguments = meta.get("engine_kwargs") or {}
-    name = arguments.get("model") or meta.get("model")
-    model = None
-    if meta and not isinstance(name, str):
-        faults.append(Fault("is missing: the model that was served", path, None, "engine_kwargs.model"))
-    elif meta:
+    arguments, cache = meta.table("engine_kwargs"), meta.table("kv_cache")
+    name = arguments.values.get("model") or meta.values.get("model")
+    if meta.values and model is None and not isinstance(name, str):
+        faults.append(Fault("is missing: the model that was served", meta.path, None, "engine_kwargs.model"))
+    elif meta.values and model is None:
         try:
-            model = find_model(str(name), file=path, key="engine_kwargs.model")
+            model = find_model(str(name), file=meta.path, key="engine_kwargs.model")
         except BadInput as error:
-            faults += error.faults
-
-    def whole(table: Mapping[str, Any], key: str, place: str) -> int | None:
-        value = table.get(key)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-            return value
-        faults.append(Fault(f"is {value!r}: a whole number >= 1", path, None, f"{place}.{key}"))
-        return None
-
-    cache = meta.get("kv_cache") or {}
-    tensor_parallel = whole(arguments, "tensor_parallel_size", "engine_kwargs") or 1
-    seqs = whole(arguments, "max_num_seqs", "engine_kwargs")
-    budget = whole(arguments, "max_num_batched_tokens", "engine_kwargs")
-    block = whole(cache, "block_size", "kv_cache") or 16
-    blocks = whole(cache, "num_gpu_blocks", "kv_cache")
+            faults += [replace(fault, message=f"{fault.message}; or give --model") for fault in error.faults]
+    for key in ("data_parallel_size", "pipeline_parallel_size"):
+        if (several := arguments.whole(key)) and several > 1:
+            message = f"is {several}: only runs of one replica in one pipeline stage are replayed"
+            faults.append(Fault(message, meta.path, None, f"engine_kwargs.{key}"))
+    kv_cache_dtype = str(arguments.values.get("kv_cache_dtype") or "auto")
+    if kv_cache_dtype not in ("auto", "bfloat16", "float16") and not kv_cache_dtype.startswith("fp8"):
+        message = f"is {kv_cache_dtype!r}: auto, bfloat16, float16 or a kind of fp8"
+        faults.append(Fault(message, meta.path, None, "engine_kwargs.kv_cache_dtype"))
+    block = cache.whole("block_size") or 16
+    blocks, kv_tokens = cache.whole("num_gpu_blocks"), cache.whole("num_kv_tokens")
+    tensor_parallel = arguments.whole("tensor_parallel_size") or 1
+    seqs, budget = arguments.whole("max_num_seqs"), arguments.whole("max_num_batched_tokens")
+    utilisation = arguments.share("gpu_memory_utilization") or cache.share("gpu_memory_utilization") or UTILISATION
     if faults or passage is None or model is None:
         raise BadInput(*faults)
     return Run(
         folder=folder,
         passage=passage,
         model=model,
-        version=str(meta.get("vllm_version", "")),
+        version=str(meta.values.get("vllm_version") or ""),
         tensor_parallel=tensor_parallel,
         max_num_seqs=seqs,
         max_num_batched_tokens=budget,
-        kv_tokens=None if blocks is None else blocks * block,
+        kv_tokens=kv_tokens if blocks is None else blocks * block,
         block_tokens=block,
-        utilisation=float(arguments.get("gpu_memory_utilization") or UTILISATION),
-        date=str(meta.get("started_at", ""))[:10],
+        utilisation=utilisation,
+        date=str(meta.values.get("started_at") or "")[:10],
+        kv="fp8" if kv_cache_dtype.startswith("fp8") else "bf16",
+        weights="fp8" if "fp8" in str(arguments.values.get("quantization")) else None,
+        chunked_prefill=arguments.values.get("enable_chunked_prefill") is not False,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    """A JSON object of ``meta.json``; what is wrong with a value goes to the faults."""
+
+    values: Mapping[str, Any]
+    path: Path
+    faults: list[Fault]
+    place: str = ""
+
+    def table(self, key: str) -> _Meta:
+        value = self.values.get(key) or {}
+        if not isinstance(value, dict):
+            self.faults.append(Fault(f"is {value!r}: an object", self.path, None, key))
+            value = {}
+        return _Meta(value, self.path, self.faults, f"{key}.")
+
+    def whole(self, key: str) -> int | None:
+        value = self.values.get(key)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            return value
+        self.faults.append(Fault(f"is {value!r}: a whole number >= 1", self.path, None, f"{self.place}{key}"))
+        return None
+
+    def share(self, key: str) -> float | None:
+        value = self.values.get(key)
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1):
+            return value
+        self.faults.append(Fault(f"is {value!r}: a share above 0, at most 1", self.path, None, f"{self.place}{key}"))
+        return None
+
+
+def _meta(path: Path, faults: list[Fault]) -> _Meta:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        if isinstance(found, dict) and found:
+            return _Meta(found, path, faults)
+        faults.append(Fault("is no JSON object with the run's engine_kwargs", path))
+    except OSError as error:
+        faults.append(Fault(f"cannot be read: {error.strerror}", path))
+    except ValueError as error:
+        faults.append(Fault(f"is no JSON: {error}", path))
+    return _Meta({}, path, faults)
 
 
 def gpu_of(*paths: str | Path) -> Gpu | None:
@@ -201,6 +250,16 @@ def gpu_of(*paths: str | Path) -> Gpu | None:
                 return find_gpu(part)
             except BadInput:
                 continue
+    return None
+
+
+def model_of(profile: str | Path) -> Model | None:
+    """Return the model that a folder on the way to a profile is named after, None if there is none."""
+    for part in reversed(Path(profile).resolve().parts):
+        try:
+            return find_model(part)
+        except BadInput:
+            continue
     return None
 
 
@@ -243,8 +302,15 @@ def server_of(
     elif pool is None and gpu is not None:
         try:
             activations = activation_bytes(run.model, run.tensor_parallel, budget or 2_048, seqs or 256)
-            share = run.utilisation
-            pool = kv_capacity_tokens(gpu, run.model, run.tensor_parallel, utilisation=share, activations=activations)
+            pool = kv_capacity_tokens(
+                gpu,
+                run.model,
+                run.tensor_parallel,
+                utilisation=run.utilisation,
+                weights=run.weights,
+                kv=run.kv,
+                activations=activations,
+            )
         except BadInput as error:
             faults += error.faults
     window = int((run.passage.prompt_tokens + run.passage.output_tokens).max())
@@ -264,7 +330,7 @@ def server_of(
         block_tokens=run.block_tokens,
         max_num_seqs=seqs,
         max_num_batched_tokens=budget,
-        chunked_prefill=True,
+        chunked_prefill=run.chunked_prefill,
     )
 
 

@@ -24,12 +24,16 @@ def measured(
     mixed: Annotated[
         str, typer.Option(help="Attention of prompts beside decodes: sum of both alone, or measured together.")
     ] = "sum",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Instead of the run's: a name, or a Hugging Face config.json.", show_default=False),
+    ] = None,
     gpu: Annotated[str | None, typer.Option(help="Else the one a folder is named after.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Replay a measured run and print what was measured, what is simulated, and the error."""
-    from sim.hardware import find_gpu
-    from sim.measured import compare, degree_of, gpu_of, read_run, replay, server_of
+    from sim.hardware import MODELS, find_gpu, find_model
+    from sim.measured import compare, degree_of, gpu_of, model_of, read_run, replay, server_of
     from sim.quantities import DURATIONS, parse
     from sim.steptime import Profile
     from workloads.errors import BadInput, Fault
@@ -39,9 +43,16 @@ def measured(
     except ValueError as error:
         raise BadInput(Fault(str(error), key="--step-overhead")) from None
     known = gpu_of(profile, run_dir) if gpu is None else find_gpu(gpu, key="--gpu")
-    run = read_run(run_dir)
+    served = None
+    if model is not None:
+        served = find_model({"path": model} if Path(model).is_file() else model, key="--model")
+    run = read_run(run_dir, served)
+    if (other := model_of(profile)) and run.model.name in MODELS and other.name != run.model.name:
+        raise BadInput(
+            Fault(f"is a profile of {other.name}, the run served {run.model.name}", profile, key="--profile")
+        )
     if (degree_of(profile) or run.tensor_parallel) != run.tensor_parallel:
-        message = f"is a profile for {degree_of(profile)} GPUs, the run used {run.tensor_parallel}"
+        message = f"is a profile for tensor parallel {degree_of(profile)}, the run used {run.tensor_parallel}"
         raise BadInput(Fault(message, profile, key="--profile"))
     try:
         step_time = Profile(

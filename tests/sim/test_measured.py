@@ -188,11 +188,73 @@ def test_a_bad_row_is_named(tmp_path, row, message):
         ({"engine_kwargs": {}}, r"meta.json: engine_kwargs.model: is missing"),
         ({"engine_kwargs": {"model": "x/y"}}, r"meta.json: engine_kwargs.model: unknown model 'x/y'"),
         ({"engine_kwargs": META["engine_kwargs"] | {"max_num_seqs": 0}}, r"engine_kwargs.max_num_seqs: is 0: a whole"),
+        ({"engine_kwargs": "x"}, r"meta.json: engine_kwargs: is 'x': an object"),
+        (META | {"kv_cache": [1]}, r"meta.json: kv_cache: is \[1\]: an object"),
+        (META | {"kv_cache": {"gpu_memory_utilization": 2}}, r"kv_cache.gpu_memory_utilization: is 2: a share above 0"),
+        ({"engine_kwargs": META["engine_kwargs"] | {"data_parallel_size": 2}}, r"is 2: only runs of one replica"),
+        ({"engine_kwargs": META["engine_kwargs"] | {"pipeline_parallel_size": 4}}, r"is 4: only runs of one replica"),
+        ({"engine_kwargs": META["engine_kwargs"] | {"kv_cache_dtype": "int3"}}, r"kv_cache_dtype: is 'int3': auto, bf"),
     ],
 )
 def test_bad_meta_is_named(tmp_path, meta, message):
     with pytest.raises(BadInput, match=message):
         read_run(write_run(tmp_path, meta=meta))
+
+
+def test_a_run_says_how_it_stored_and_computed(tmp_path):
+    arguments = META["engine_kwargs"] | {"kv_cache_dtype": "fp8_e4m3", "quantization": "fp8"}
+    told = META | {"engine_kwargs": arguments | {"enable_chunked_prefill": False}, "kv_cache": {"num_kv_tokens": 4_096}}
+    run = read_run(write_run(tmp_path, meta=told))
+    assert (run.kv, run.weights, run.chunked_prefill, run.kv_tokens) == ("fp8", "fp8", False, 4_096)
+    assert not server_of(run, Line(0.01), None).chunked_prefill
+    plain, small = read_run(write_run(tmp_path)), replace(run, kv_tokens=None)
+    assert (plain.kv, plain.weights, plain.chunked_prefill) == ("bf16", None, True)
+    gpu = gpu_of("RTX4090")
+    pools = [server_of(one, Line(0.01), gpu).kv_tokens for one in (plain, replace(small, weights=None), small)]
+    assert pools[1] == pytest.approx(2 * pools[0], abs=2)
+    assert pools[2] > 1.5 * pools[1]  # half the weights leave room on a small GPU
+
+
+def fails(monkeypatch, capsys, *arguments: str) -> str:
+    """Return what the command says when it refuses."""
+    monkeypatch.setattr("sys.argv", ["slotsim", "measured", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_model_that_the_catalogue_lacks_is_given(tmp_path, monkeypatch, capsys):
+    model = MODELS["llama-3.1-8b"]
+    config = {
+        "num_hidden_layers": model.layers,
+        "hidden_size": model.hidden,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "head_dim": model.head_dim,
+        "intermediate_size": model.ffn,
+        "vocab_size": model.vocabulary,
+        "max_position_embeddings": model.window,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    run = write_run(tmp_path / "run", meta={"engine_kwargs": META["engine_kwargs"] | {"model": "x/y"}})
+    profile = write_profile(tmp_path / "perf", grid(*COARSE))
+    command = [str(run), "--profile", str(profile), "--kv-tokens", "99"]
+    told = []
+    for named in (str(tmp_path / "config.json"), "llama-3.1-8b"):
+        result = CliRunner().invoke(app, ["measured", *command, "--json", "--model", named])
+        assert result.exit_code == 0
+        told.append(json.loads(result.stdout)["metrics"])
+    assert told[0] == told[1]
+    assert "or give --model" in fails(monkeypatch, capsys, *command)
+    assert "--model: unknown model 'x/z'" in fails(monkeypatch, capsys, *command, "--model", "x/z")
+
+
+def test_a_profile_of_another_model_is_refused(tmp_path, monkeypatch, capsys):
+    run = write_run(tmp_path / "run")
+    profile = write_profile(tmp_path / "Qwen" / "Qwen3-8B" / "tp1", grid(*COARSE))
+    said = fails(monkeypatch, capsys, str(run), "--profile", str(profile), "--kv-tokens", "99")
+    assert "is a profile of qwen3-8b, the run served llama-3.1-8b" in said
 
 
 def test_nothing_there_says_both_files(tmp_path):
@@ -290,7 +352,7 @@ def test_a_profile_for_other_gpus_and_a_missing_link_are_refused(tmp_path, monke
     two = META | {"engine_kwargs": META["engine_kwargs"] | {"tensor_parallel_size": 2}}
     run = write_run(tmp_path / "run", meta=two)
     for folder, message in (
-        ("tp1", "is a profile for 1 GPUs, the run used 2"),
+        ("tp1", "is a profile for tensor parallel 1, the run used 2"),
         ("tp2", "--allreduce-gbps: needed with 2 GPUs"),
     ):
         profile = write_profile(tmp_path / folder, grid(*COARSE))
