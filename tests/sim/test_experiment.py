@@ -18,7 +18,8 @@ import pytest
 from sim.experiment import Results, conduct, settings_of
 from sim.folder import Folder
 from sim.metrics import METRICS
-from sim.replication import Replication, measure, replicate
+from sim.replication import TICKS, Replication, measure, replicate
+from sim.stats import warm_up
 from sim.study import load_study
 from sim.summary import dumps, summarise
 from sim.tables import csv, exit_code
@@ -250,6 +251,22 @@ def test_a_trace_is_replayed_once_as_recorded_or_resampled(tmp_path: Path) -> No
     )
     assert blocks["fixed"] == blocks["adaptive"]
     assert blocks["fixed"][0] != blocks["fixed"][1]
+
+
+def test_warm_up_is_the_baselines_for_all_arms(tmp_path: Path) -> None:
+    """MSER-5 on the baseline's requests in the system, averaged over replications; other arms do not move it."""
+    study = load_study(write(tmp_path), ["server.max_num_seqs=4", "arms.adaptive.server.max_num_seqs=64"])
+    levels: dict[str, list[np.ndarray]] = {}
+
+    def keep(arm: str, _: int, run: Replication) -> None:
+        system = run.series.running + run.series.waiting
+        levels.setdefault(arm, []).append(np.diff(system[: TICKS + 1]))
+
+    results = conduct(study, 1, lambda: None, keep)
+    tick_s = study.run.horizon_s / TICKS
+    cuts = {arm: warm_up(np.mean(rows, axis=0)) for arm, rows in levels.items()}
+    assert cuts["fixed"] != cuts["adaptive"]
+    assert results.window_s == pytest.approx((cuts["fixed"] * tick_s, study.run.horizon_s))
 
 
 def test_replicating_twice_gives_the_same(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -99,6 +101,20 @@ def test_resampling_draws_every_call_once_on_average() -> None:
         counts += np.bincount(again.prompt_tokens, minlength=n)
     assert np.abs(counts / 400 - 1).max() < 0.35
     assert counts.mean() / 400 == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("block_s", [300.0, 700.0])
+def test_a_resample_is_made_of_contiguous_blocks(block_s: float) -> None:
+    """Within a block calls follow one another as recorded, gaps included; a block may wrap around the trace's end."""
+    n = 1_000
+    arrivals = np.cumsum(generator(1, "gaps").exponential(5.0, n))
+    trace = Trace(arrivals, np.arange(n), np.ones(n, np.int64))
+    for seed in range(20):
+        again = trace.resample(generator(seed, "test"), block_s)
+        before, after = again.prompt_tokens[:-1], again.prompt_tokens[1:]
+        gaps_alike = np.isclose(np.diff(again.arrival_s), arrivals[after] - arrivals[before])
+        recorded, wraps = (after == before + 1) & gaps_alike, (before == n - 1) & (after == 0)
+        assert (~recorded & ~wraps).sum() < math.ceil(arrivals[-1] / block_s)  # one seam less than there are blocks
 
 
 def test_short_blocks_are_refused() -> None:
