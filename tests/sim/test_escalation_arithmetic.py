@@ -17,12 +17,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.output import Adaptive, Fixed, Oracle, OutputPolicy, Progressive, Quantile, Resume
+from policies.output import (
+    Adaptive,
+    Fixed,
+    ModelLimit,
+    Oracle,
+    OutputPolicy,
+    Progressive,
+    Quantile,
+    Resume,
+    WindowClamped,
+)
 from sim.admission import Full, Prompt
 from sim.client import Clients
 from sim.clock import Clock
+from sim.experiment import settings_of
 from sim.replica import Replica, Server
+from sim.replication import measure, replicate
 from sim.steptime import Line
+from sim.study import load_study
 from workloads.trace import Trace
 
 TOKEN_S = 1 / 64
@@ -64,6 +77,8 @@ LADDERS: dict[str, tuple[OutputPolicy, Callable[[int, int], Iterator[Request]]]]
     "progressive": (Progressive(), regenerating((8_000, 16_000, 32_000, 64_000))),
     "resume": (Resume(), resuming((8_000, *[64_000] * 4), 46)),
     "quantile": (Quantile(lengths={"": [100, 500, 4_000]}, cost_ratio=1), regenerating((500, 64_000))),
+    "model-limit": (ModelLimit(), regenerating((32_000, 64_000))),
+    "window-clamped": (WindowClamped(unknown_limit=1_000), regenerating((1_000, 64_000))),
 }
 
 
@@ -119,6 +134,73 @@ def test_the_arithmetic_of_one_escalation(seed: int, prompt: int, median: float,
     gain = once["reserved_token_s"].sum(dtype=float) / adaptive["reserved_token_s"].sum(dtype=float)
     assert gain == pytest.approx(((prompt + 64_000) * lengths).sum() * TOKEN_S / slot_time.sum(), rel=1e-6)
     assert gain <= (prompt + 64_000) / (prompt + 8_000) * (1 + 1e-6)  # what the limits alone promise
+
+
+LIMIT = 65_536
+"""Output limit of the model of the bundled study."""
+
+CAPS: dict[str, tuple[int, ...]] = {
+    "fixed-32k": (32_000,),
+    "adaptive": (8_000, LIMIT),
+    "progressive": (8_000, 16_000, 32_000, 64_000),
+    "model-limit": (LIMIT,),
+    "window-clamped": (64_000,),
+}
+"""Limits of the arms that regenerate a truncated answer."""
+
+
+def expected(arm: str, policy: OutputPolicy, kind: str, prompt: int, lengths: Any) -> dict[str, float]:
+    """Return requests a call, tokens thrown away of those generated, and reserved token-steps a call."""
+    n = len(lengths)
+    if arm == "oracle":
+        return {"attempts": 1.0, "wasted": 0.0, "reserved": ((prompt + lengths) * lengths).mean()}
+    if arm == "resume":
+        left = np.maximum(lengths - 8_000, 0)
+        again = (prompt + 8_000 + policy.message_tokens + LIMIT) * left
+        kept = (prompt + 8_000) * np.minimum(lengths, 8_000)
+        return {"attempts": 1 + (left > 0).mean(), "wasted": 0.0, "reserved": (kept + again).mean()}
+    if isinstance(policy, Quantile):
+        sample = policy.lengths[kind]
+        caps: tuple[int, ...] = (sample[int(0.99 * len(sample)) - 1], LIMIT)
+    else:
+        caps = CAPS[arm]
+    attempts = reserved = 0.0
+    wasted = generated = 0
+    truncated = np.ones(n, dtype=bool)
+    for cap in caps:
+        written = np.minimum(lengths, cap) * truncated
+        attempts += truncated.mean()
+        reserved += ((prompt + cap) * written).mean()
+        generated += written.sum()
+        truncated = lengths > cap
+        wasted += 0 if cap == caps[-1] else (written * truncated).sum()
+    return {"attempts": attempts, "wasted": wasted / generated, "reserved": reserved}
+
+
+ALIKE = [f"server.step_time.{key}=0" for key in ("per_request_s", "per_context_token_s", "per_prompt_token_s")]
+ALIKE += ["server.step_time.per_attended_token_s=0", f"server.step_time.base_s={TOKEN_S}"]
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_the_bundled_study_agrees_where_nobody_waits(seed: int) -> None:
+    """The study's own arms on its own lengths, one call at a time and every step alike."""
+    cases = [f"{lengths}-full" for lengths in ("claude-code-2k", "reasoning-20k", "chat-2k", "claude-code-100k")]
+    alone = [f"cases.{case}.workload.streams.calls.arrivals.rate=1e-6" for case in cases]
+    alone += [f"cases.{case}.run.horizon=4e8" for case in cases]
+    study = load_study("escalation-policies", [*ALIKE, "server.block_tokens=1", *alone], seed=seed)
+    settings = settings_of(study)
+    arms = {name.partition("/")[2] for name in settings}
+    assert arms == {*CAPS, "oracle", "resume", "quantile"}
+    for name in (f"{case}/{arm}" for case in cases for arm in arms):
+        (stream,) = study.arms[name].workload.streams
+        run, policy = replicate(settings[name], seed, number=3), settings[name].policy
+        lengths, prompt = run.calls["true_tokens"].astype(np.int64), stream.prompt.build().tokens
+        assert len(lengths) > 300
+        found = measure(run, (0.0, float("inf")), {})
+        closed = expected(name.partition("/")[2], policy, stream.kind, prompt, lengths)
+        assert found["call.attempts.mean"] == pytest.approx(closed["attempts"])
+        assert found["tokens.wasted_share"] == pytest.approx(closed["wasted"])
+        assert found["call.reserved_token_s.mean"] == pytest.approx(closed["reserved"] * TOKEN_S, rel=1e-5)
 
 
 def test_where_admission_charges_what_is_stored_a_lower_limit_saves_nothing() -> None:
