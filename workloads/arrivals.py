@@ -18,6 +18,8 @@ from workloads.checks import at_least, is_number, positive, require, whole
 from workloads.durations import Duration
 
 BLOCK = 8192  # entities drawn at once; a constant, because it is part of the address of every random number
+SPREAD = 1.64  # of the logarithms of clients' rates, see Clients
+GOLDEN = (5.0**0.5 - 1.0) / 2.0
 Floats = NDArray[np.float64]
 Draw = Callable[[int], np.random.Generator]
 
@@ -292,33 +294,52 @@ class Clients:
         How many.
     spread
         Standard deviation of the logarithms of their rates. 1.64 gives the ten busiest of 73 clients 68 % of the calls,
-        as in ServeGen's log of DeepSeek-R1.
+        as in ServeGen's log of DeepSeek-R1, and is taken where ``zipf`` is not given either.
+    zipf
+        Instead of the spread: the k-th busiest client has a rate proportional to ``k**-zipf``.
     cv
-        Coefficient of variation of each client's gaps (gamma).
+        Coefficient of variation of each client's gaps (gamma); the median client's where they differ.
+    cv_spread
+        Standard deviation of the logarithms of their coefficients of variation, which do not follow the rates. In
+        ServeGen's log of DeepSeek-R1 the median is 1.9 and the spread 0.81 (and the correlation with the rates 0.11).
     """
 
     rate: float
     clients: int
-    spread: float = 1.64
+    spread: float | None = None
+    zipf: float | None = None
     cv: float = 1.0
+    cv_spread: float = 0.0
 
     def __post_init__(self) -> None:
+        skews = [(key, value) for key, value in (("spread", self.spread), ("zipf", self.zipf)) if value is not None]
         require(
             positive("rate", self.rate),
             whole("clients", self.clients, 1, 100_000),
-            at_least("spread", self.spread, 0.0),
+            *(at_least(key, value, 0.0) for key, value in skews),
+            ("zipf", self.zipf, len(skews) < 2, "left out beside a spread"),
             positive("cv", self.cv),
+            at_least("cv_spread", self.cv_spread, 0.0),
         )
 
     def rates(self) -> Floats:
         """Return calls a second of each client."""
-        levels = (np.arange(self.clients) + 0.5) / self.clients  # quantiles, so that the mix is the same in every run
-        weights = np.exp(self.spread * special.ndtri(levels))
+        ranks = np.arange(self.clients)
+        if self.zipf is None:
+            levels = (ranks + 0.5) / self.clients  # quantiles, so that the mix is the same in every run
+            weights = np.exp((SPREAD if self.spread is None else self.spread) * special.ndtri(levels))
+        else:
+            weights = (ranks + 1.0) ** -self.zipf
         return np.asarray(self.rate * weights / weights.sum())
+
+    def cvs(self) -> Floats:
+        """Return the coefficient of variation of each client's gaps."""
+        levels = (GOLDEN * (np.arange(self.clients) + 0.5)) % 1.0  # evenly spread, in an order unlike that of the rates
+        return np.asarray(self.cv * np.exp(self.cv_spread * special.ndtri(levels)))
 
     def times(self, draw: Draw) -> Iterator[Floats]:
         """Yield arrival times of all clients, merged window by window."""
-        shape = self.cv**-2
+        shapes = self.cvs() ** -2
         window = BLOCK / self.rate
         rates = self.rates()
         held = [np.empty(0) for _ in rates]
@@ -326,7 +347,7 @@ class Clients:
         end = 0.0
         while True:
             end += window
-            for i, rate in enumerate(rates):
+            for i, (rate, shape) in enumerate(zip(rates, shapes, strict=True)):
                 while last[i] < end:
                     generator = draw((i + 1) * 2**32 + int(asked[i]))
                     gaps = generator.gamma(shape, 1.0 / (shape * rate), max(16, int(1.2 * rate * window)))

@@ -94,6 +94,20 @@ def test_clients_share_the_rate_unequally() -> None:
     assert rates[-10:].sum() / rates.sum() == pytest.approx(0.68, abs=0.01)
 
 
+def test_clients_by_zipfs_law_and_with_burstiness_of_their_own() -> None:
+    process = Clients(rate=30.0, clients=4, zipf=1.0, cv=1.2, cv_spread=0.8)
+    assert process.rates() == pytest.approx(30 / (1 + 1 / 2 + 1 / 3 + 1 / 4) / np.arange(1, 5))
+    many = Clients(rate=1.0, clients=1_000, cv=1.9, cv_spread=0.81)
+    cvs = np.log(many.cvs())
+    assert (np.exp(np.median(cvs)), cvs.std()) == pytest.approx((1.9, 0.81), rel=0.02)
+    assert abs(np.corrcoef(cvs, np.log(many.rates()))[0, 1]) < 0.05
+    # one client by itself is a gamma process with its own rate and variation
+    (rate,), (cv,) = Clients(2.0, 1, cv=3.0, cv_spread=0.5).rates(), Clients(2.0, 1, cv=3.0, cv_spread=0.5).cvs()
+    gaps = np.diff(drawn(Clients(2.0, 1, cv=3.0, cv_spread=0.5), chunks=30), prepend=0.0)
+    assert gaps.mean() * rate == pytest.approx(1.0, abs=4.5 * cv / np.sqrt(len(gaps)))
+    assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.05)
+
+
 EVERY = [Poisson(2.0), Gamma(2.0, 2.0), Weibull(2.0, 2.0), Ticks(1.0, 2), Ramp(((0, 1.0), (50, 9.0)))]
 EVERY += [Bursts(2.0, 5.0, 0.1, 30.0), Profile(2.0), Clients(2.0, 5)]
 
@@ -123,6 +137,8 @@ def test_the_table_names_every_process() -> None:
         lambda: Ramp(((0, 1.0), (9, 1.0), (5, 1.0))),
         lambda: Ramp(((0, 0.0), (9, 0.0))),
         lambda: Clients(1, 0),
+        lambda: Clients(1, 5, spread=1.0, zipf=1.0),
+        lambda: Clients(1, 5, cv_spread=-1.0),
     ],
 )
 def test_more_bad_parameters_are_refused(make) -> None:
