@@ -45,7 +45,13 @@ def _renewal(gaps: Callable[[np.random.Generator], Floats], draw: Draw) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Memoryless arrivals: ``rate`` calls a second on average."""
+    """Memoryless arrivals: ``rate`` calls a second on average.
+
+    Attributes
+    ----------
+    rate
+        Calls a second.
+    """
 
     rate: float
 
@@ -61,7 +67,12 @@ class Poisson:
 class Gamma:
     """Renewal arrivals with gamma gaps: ``rate`` calls a second, coefficient of variation ``cv`` of the gaps.
 
-    Shape ``1 / cv**2``. ``cv`` above 1 is bursty, below 1 regular, 1 is Poisson.
+    Attributes
+    ----------
+    rate
+        Calls a second.
+    cv
+        Coefficient of variation of the gaps, ``1 / sqrt(shape)``: above 1 is bursty, below 1 regular, 1 is Poisson.
     """
 
     rate: float
@@ -78,7 +89,15 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True)
 class Weibull:
-    """Renewal arrivals with Weibull gaps: ``rate`` calls a second, coefficient of variation ``cv`` of the gaps."""
+    """Renewal arrivals with Weibull gaps: ``rate`` calls a second, coefficient of variation ``cv`` of the gaps.
+
+    Attributes
+    ----------
+    rate
+        Calls a second.
+    cv
+        Coefficient of variation of the gaps: above 1 is bursty, below 1 regular.
+    """
 
     rate: float
     cv: float
@@ -107,7 +126,15 @@ def _weibull_shape(cv: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Batches: ``batch`` calls together every ``every_s`` seconds, the first at ``every_s``."""
+    """Batches: ``batch`` calls together every ``every_s`` seconds, the first at ``every_s``.
+
+    Attributes
+    ----------
+    every_s
+        Seconds between batches.
+    batch
+        Calls in each.
+    """
 
     every_s: float
     batch: int = 1

@@ -31,7 +31,13 @@ class Duration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always ``value_s``."""
+    """Always ``value_s``.
+
+    Attributes
+    ----------
+    value_s
+        The duration.
+    """
 
     value_s: float
 
@@ -45,7 +51,15 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Evenly from ``low_s`` to ``high_s``."""
+    """Evenly from ``low_s`` to ``high_s``.
+
+    Attributes
+    ----------
+    low_s
+        The shortest.
+    high_s
+        The longest.
+    """
 
     low_s: float
     high_s: float
@@ -60,7 +74,13 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Memoryless, ``mean_s`` in the mean."""
+    """Memoryless, ``mean_s`` in the mean.
+
+    Attributes
+    ----------
+    mean_s
+        Mean duration.
+    """
 
     mean_s: float
 
@@ -74,7 +94,15 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Gamma:
-    """A gamma law with mean ``mean_s`` and coefficient of variation ``cv``."""
+    """A gamma law with mean ``mean_s`` and coefficient of variation ``cv``.
+
+    Attributes
+    ----------
+    mean_s
+        Mean duration.
+    cv
+        Coefficient of variation: standard deviation over mean.
+    """
 
     mean_s: float
     cv: float
@@ -89,7 +117,15 @@ class Gamma:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """``exp(N(log median_s, sigma**2))`` seconds, sigma such that 1 % are longer than ``p99_s``."""
+    """``exp(N(log median_s, sigma**2))`` seconds, sigma such that 1 % are longer than ``p99_s``.
+
+    Attributes
+    ----------
+    median_s
+        Half are at most this long.
+    p99_s
+        99 % are at most this long.
+    """
 
     median_s: float
     p99_s: float

@@ -48,7 +48,13 @@ def draw(law: Length, generator: np.random.Generator, n: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always ``tokens``."""
+    """Always ``tokens``.
+
+    Attributes
+    ----------
+    tokens
+        The length.
+    """
 
     tokens: int
 
@@ -66,7 +72,15 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Each whole number from ``low`` to ``high``, both included, alike."""
+    """Each whole number from ``low`` to ``high``, both included, alike.
+
+    Attributes
+    ----------
+    low
+        The shortest.
+    high
+        The longest.
+    """
 
     low: int
     high: int
@@ -87,7 +101,17 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class TwoPoint:
-    """``high`` with probability ``share``, else ``low``."""
+    """``high`` with probability ``share``, else ``low``.
+
+    Attributes
+    ----------
+    low
+        One length.
+    high
+        The other.
+    share
+        Probability of ``high``.
+    """
 
     low: int
     high: int
@@ -110,7 +134,13 @@ class TwoPoint:
 
 @dataclass(frozen=True, slots=True)
 class Geometric:
-    """The memoryless law on 1, 2, 3...: an answer stops after each token with probability ``1 / mean``."""
+    """The memoryless law on 1, 2, 3...: an answer stops after each token with probability ``1 / mean``.
+
+    Attributes
+    ----------
+    mean
+        Mean length, at least 1.
+    """
 
     mean: float
 
@@ -131,7 +161,13 @@ class Geometric:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """An exponential law with mean ``mean``, rounded up: its own mean is ``1 / (1 - exp(-1 / mean))``."""
+    """An exponential law with mean ``mean``, rounded up: its own mean is ``1 / (1 - exp(-1 / mean))``.
+
+    Attributes
+    ----------
+    mean
+        Mean of the continuous law.
+    """
 
     mean: float
 
@@ -238,7 +274,19 @@ class Lognormal(_Tailed):
 
 @dataclass(frozen=True, slots=True)
 class Weibull(_Tailed):
-    """A Weibull law rounded up: ``P(X > x) = exp(-(x / scale)**shape)``; a shape below 1 has a heavier tail than 1."""
+    """A Weibull law rounded up: ``P(X > x) = exp(-(x / scale)**shape)``; a shape below 1 has a heavier tail than 1.
+
+    Attributes
+    ----------
+    shape
+        Exponent of the survival function's logarithm.
+    scale
+        Length that a share of 1/e of the answers exceeds.
+    max
+        The longest answer; longer draws are cut to it.
+    runaway
+        Share of answers that never stop by themselves: their true length is ``max``.
+    """
 
     shape: float
     scale: float
@@ -259,7 +307,19 @@ class Weibull(_Tailed):
 
 @dataclass(frozen=True, slots=True)
 class Gamma(_Tailed):
-    """A gamma law of mean ``shape * scale``, rounded up."""
+    """A gamma law of mean ``shape * scale``, rounded up.
+
+    Attributes
+    ----------
+    shape
+        1 over the squared coefficient of variation.
+    scale
+        Mean over shape.
+    max
+        The longest answer; longer draws are cut to it.
+    runaway
+        Share of answers that never stop by themselves: their true length is ``max``.
+    """
 
     shape: float
     scale: float
@@ -280,7 +340,19 @@ class Gamma(_Tailed):
 
 @dataclass(frozen=True, slots=True)
 class Loglogistic(_Tailed):
-    """A log-logistic law rounded up: ``P(X > x) = 1 / (1 + (x / median)**shape)``, a power tail of index ``shape``."""
+    """A log-logistic law rounded up: ``P(X > x) = 1 / (1 + (x / median)**shape)``, a power tail of index ``shape``.
+
+    Attributes
+    ----------
+    median
+        Half of the (not runaway) answers are at most this long.
+    shape
+        Index of the power tail; the smaller, the heavier.
+    max
+        The longest answer; longer draws are cut to it.
+    runaway
+        Share of answers that never stop by themselves: their true length is ``max``.
+    """
 
     median: float
     shape: float

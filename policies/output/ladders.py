@@ -22,7 +22,13 @@ from policies.output.values import Call, Send
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed(OutputPolicy):
-    """One limit; a truncated answer is final. The default before the design documents: 32,000."""
+    """One limit; a truncated answer is final. The default before the design documents: 32,000.
+
+    Attributes
+    ----------
+    max_tokens
+        Limit of the only request.
+    """
 
     max_tokens: int = 32_000
 

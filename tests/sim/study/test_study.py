@@ -510,6 +510,11 @@ def test_the_reference_is_up_to_date() -> None:
     assert page.read_text(encoding="utf-8") == markdown(), "python -m sim.study.reference > docs/study.md"
 
 
+def test_the_reference_says_of_every_key_what_it_is() -> None:
+    rows = [line.split(" | ") for line in markdown().splitlines() if line.startswith("| `")]
+    assert [row for row in rows if not row[-1].strip(" |")] == []
+
+
 MIXTURE = """output = { kind = "mixture", parts = [
     { kind = "constant", tokens = 5 },
     { kind = "lognormal", median = 9, sigma = 1, weight = 3 },
