@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -208,13 +209,18 @@ class _Tailed:
 
     def moments(self) -> tuple[float, float]:
         """Return the moments as sums over the tail, ``sum P(L > k)`` and ``sum (2k + 1) P(L > k)``."""
-        k = np.arange(self.max, dtype=np.float64)
-        above = self.runaway + (1.0 - self.runaway) * self.survival(k)
-        above[0] = 1.0
-        return float(above.sum()), float(((2.0 * k + 1.0) * above).sum())
+        return _tail_sums(self)
 
     def _tail_rules(self) -> list[tuple[str, object, bool, str]]:
         return [whole("max", self.max, 1, MAX_TOKENS), share("runaway", self.runaway)]
+
+
+@lru_cache(maxsize=64)  # every arm of every case of a study asks for those of the same few laws
+def _tail_sums(law: _Tailed) -> tuple[float, float]:
+    k = np.arange(law.max, dtype=np.float64)
+    above = law.runaway + (1.0 - law.runaway) * law.survival(k)
+    above[0] = 1.0
+    return float(above.sum()), float(((2.0 * k + 1.0) * above).sum())
 
 
 @dataclass(frozen=True, slots=True)
