@@ -252,6 +252,11 @@ class Agent:
         self._step = next(self._steps)
         return step.wait_s
 
+    def overtake(self, ask: Ask) -> float:
+        """Go on although the answer is not there yet, as if it had come whole; return the seconds, as `answered`."""
+        self._transcript.leave()
+        return self.answered(ask)
+
     def refused(self, reason: str) -> None:
         """End the session: the server, or the output policy before it, refused the request."""
         self.end, self.reason = End.REFUSED_BY_SERVER, reason

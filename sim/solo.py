@@ -81,7 +81,8 @@ class SessionResult:
     hit_tokens
         Prompt tokens found in the server's prefix cache.
     prefill_s, decode_s, wait_s
-        Seconds spent computing prompts, generating, waiting for tools and users.
+        Seconds spent computing prompts, generating, waiting for tools and users. In an open loop requests may overlap;
+        the wait is then what is left of the time between two, maybe below 0.
     ttft_s
         Time to first token of every request, seconds.
     accounts
@@ -130,7 +131,9 @@ def run_alone(
     agent = Agent(plan, policy, 0, server.window, room)
     cache = PrefixCache(server.block, server.capacity)
     accounts = [Account(each) for each in hosted]
-    now_s = prefill_s = decode_s = wait_s = 0.0
+    prefill_s = decode_s = wait_s = 0.0
+    due_s = iter(plan.due_s)
+    now_s = next(due_s, 0.0)
     hits = 0
     ttft_s: list[float] = []
     while (ask := agent.ask()) is not None:
@@ -142,13 +145,16 @@ def run_alone(
         hits += hit
         first_s = server.prefill_s(tokens - hit, hit)
         more_s = server.decode_s(ask.output_tokens - 1, tokens + 1)
-        wait = agent.answered(ask)
+        done_s = now_s + first_s + more_s
+        next_s = done_s + agent.answered(ask)
+        if plan.due_s:
+            next_s = now_s if ask.is_summary else next(due_s, done_s)
         cache.use(prompt, now_s)  # the answer, which the agent appended, is kept too
         ttft_s.append(first_s)
         prefill_s += first_s
         decode_s += more_s
-        wait_s += wait
-        now_s += first_s + more_s + wait
+        wait_s += next_s - done_s
+        now_s = next_s
     assert agent.end is not None
     return SessionResult(
         plan, agent.end, agent.reason, agent.tally, hits, prefill_s, decode_s, wait_s, ttft_s, accounts

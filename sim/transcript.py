@@ -59,6 +59,12 @@ class Transcript:
         self.prompt.extend(self._whole, self._built)
         self._built = len(self._whole.ids)
 
+    def leave(self) -> None:
+        """Go on with a copy of the prompt: what is generated now is not what will be sent."""
+        self.prompt = self.prompt.copy()
+        if not self.shape.start:
+            self._cleared = self.prompt
+
     def change(self, fitted: Fitted, note: int) -> int:
         """Make a prompt of another shape; return the tokens sent before that are new to any cache behind the change.
 

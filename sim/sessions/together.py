@@ -42,7 +42,7 @@ class Sitting:
 
     __slots__ = ("accounts", "agent", "ask", "begun_s", "clients", "ended_s", "hit_tokens", "ttft_s")
 
-    ask: Ask
+    ask: Ask | None
 
     def __init__(self, clients: Clients, agent: Agent, hosted: Sequence[HostedCache]) -> None:
         self.clients = clients
@@ -50,48 +50,92 @@ class Sitting:
         self.accounts = [Account(each) for each in hosted]
         self.hit_tokens = 0
         self.ttft_s = self.ended_s = 0.0
-        self.begun_s = agent.plan.start_s
+        self.ask = None
+        self.begun_s = agent.plan.start_s + (agent.plan.due_s[0] if agent.plan.due_s else 0.0)
         Moment(clients.clock, self.begun_s).callbacks.append(self.go_on)
 
     def go_on(self, _: simpy.Event | None = None) -> None:
         """Make the next request."""
-        clients, ask = self.clients, self.agent.ask()
-        now = clients.clock.now
+        self.ask = ask = self.agent.ask()
         if ask is None:
-            self.ended_s = now
-            return
-        self.ask = ask
+            self.ended_s = self.clients.clock.now
+        else:
+            self.send(ask)
+
+    def send(self, ask: Ask) -> None:
+        """Send a request."""
+        now = self.clients.clock.now
         for account in self.accounts:
             account.charge(ask.prompt, now)
-        AgentCall(self, now).begin()
+        AgentCall(self, ask, now).begin()
 
-    def answered(self, outcome: int, delivered: int) -> None:
-        """Take the outcome of the request in and go on when the tool or the user is done."""
-        agent, clock = self.agent, self.clients.clock
+    def answered(self, ask: Ask, outcome: int, delivered: int) -> None:
+        """Take the outcome of a request in and go on when the tool or the user is done."""
         if outcome == _FAILED and not delivered:
-            agent.refused("the request was refused")
-            self.ended_s = clock.now
+            self.refused()
             return
         # Never at once: the server keeps what was generated only after this, and what is sent next may be less.
-        Moment(clock, clock.now + agent.answered(self.ask, delivered)).callbacks.append(self.go_on)
+        clock = self.clients.clock
+        Moment(clock, clock.now + self.agent.answered(ask, delivered)).callbacks.append(self.go_on)
+
+    def refused(self) -> None:
+        """End the session: a request failed and nothing of an answer came."""
+        self.agent.refused("the request was refused")
+        self.ended_s = self.clients.clock.now
+
+
+class OpenSitting(Sitting):
+    """A session whose requests come when they are due: none waits for the answer before it."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self, clients: Clients, agent: Agent, hosted: Sequence[HostedCache]) -> None:
+        super().__init__(clients, agent, hosted)
+        self.sent = 0
+
+    def go_on(self, _: simpy.Event | None = None) -> None:
+        """Make the request that is due, whatever became of the one before it."""
+        agent, due_s = self.agent, self.agent.plan.due_s
+        if self.ask is not None:
+            agent.overtake(self.ask)
+        while (ask := agent.ask()) is not None and ask.is_summary:
+            self.send(ask)
+            agent.answered(ask)
+        self.ask = ask
+        if ask is None:
+            self.ended_s = max(self.ended_s, self.clients.clock.now)
+            return
+        self.sent += 1
+        if self.sent < len(due_s):
+            Moment(self.clients.clock, agent.plan.start_s + due_s[self.sent]).callbacks.append(self.go_on)
+        self.send(ask)
+
+    def answered(self, ask: Ask, outcome: int, delivered: int) -> None:
+        """Take the outcome of a request in; a later request may have been sent already."""
+        self.ended_s = self.clients.clock.now
+        if outcome == _FAILED and not delivered:
+            self.refused()
+        elif ask is self.ask:
+            self.ask = None
+            self.agent.answered(ask, delivered)
 
 
 class AgentCall(OpenCall):
     """A call of an agent: its policies see the estimate, the server the true tokens and what they are made of."""
 
-    __slots__ = ("sitting",)
+    __slots__ = ("ask", "sitting")
 
-    def __init__(self, sitting: Sitting, now: float) -> None:
-        ask = sitting.ask
+    def __init__(self, sitting: Sitting, ask: Ask, now: float) -> None:
         prompt = ask.prompt
         super().__init__(sitting.clients, sitting.agent.number, now, prompt.tokens, ask.output_tokens, 0, 0)
         self.sitting = sitting
+        self.ask = ask
         self.segments = prompt
 
     def begin(self) -> None:
         """Send the first request."""
         clients = self.clients
-        policy, known, estimate = clients.policy, clients.describe(0, 0), self.sitting.ask.fitted.estimate
+        policy, known, estimate = clients.policy, clients.describe(0, 0), self.ask.fitted.estimate
         self.machine = (
             policy.begin(known, estimate, true_tokens=self.true_tokens)
             if isinstance(policy, Oracle)
@@ -106,7 +150,7 @@ class AgentCall(OpenCall):
     def _keep(self, output: int, message_tokens: int) -> None:
         # The session's own prompt goes on without the recovery message, so the pieces go into another one.
         assert self.segments is not None
-        if self.segments is self.sitting.ask.prompt:
+        if self.segments is self.ask.prompt:
             self.segments = self.segments.copy()
         super()._keep(output, message_tokens)
 
@@ -119,7 +163,7 @@ class AgentCall(OpenCall):
 
     def _record(self, outcome: int, delivered: int) -> None:
         super()._record(outcome, delivered)
-        self.sitting.answered(outcome, delivered)
+        self.sitting.answered(self.ask, outcome, delivered)
 
 
 def run_together(
@@ -156,7 +200,8 @@ def run_together(
     clients = Clients(clock, replica, output, model, server.window)
     clients.kinds, clients.scripts = ("agent",), ("",)
     sittings = [
-        Sitting(clients, Agent(plan, policy, number, server.window, room), hosted) for number, plan in enumerate(plans)
+        (OpenSitting if plan.due_s else Sitting)(clients, Agent(plan, policy, number, server.window, room), hosted)
+        for number, plan in enumerate(plans)
     ]
     clock.run()
     return sittings, clients

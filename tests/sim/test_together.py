@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from policies.context import Document001, SendAll, Summarise
+from policies.messages import Known
 from policies.output import Adaptive, Fixed, ModelLimit
 from sim.admission import Prompt as PromptRule
 from sim.agent import End
@@ -14,7 +15,7 @@ from sim.replica import Server
 from sim.sessions.together import run_together
 from sim.solo import SoloServer, run_alone
 from sim.steptime import Line
-from workloads.agents import AgentMix
+from workloads.agents import AgentMix, Part, Plan, Step
 
 LINE = Line(base_s=0.01, per_context_token_s=1e-7, per_prompt_token_s=1e-5)
 SERVER = Server(PromptRule(), LINE, 4_000_000, 1_000_000, 16, 64, 8_192, True, prefix_cache=True)
@@ -79,3 +80,54 @@ def test_a_request_beyond_the_window_ends_the_session():
         assert sitting.agent.end is End.REFUSED_BY_SERVER
         assert sitting.agent.reason
         assert sitting.ended_s > 0
+
+
+def known(tokens):
+    return Part(Known(tokens), tokens)
+
+
+def recorded(due_s, kept=300):
+    """Return a session of answers of 300 tokens, of which ``kept`` are sent back, with two seconds after each."""
+    steps = [Step(known(kept), 300, known(1_000), wait_s=2.0) for _ in due_s[1:]]
+    return Plan("recorded", "", "head", known(4_000), known(500), [*steps, Step(known(300), 300)], 10.0, due_s=due_s)
+
+
+@pytest.mark.parametrize("due_s", [(0.0, 20.0, 45.0, 80.0), (5.0, 5.5, 6.0, 60.0)], ids=["apart", "overlapping"])
+@pytest.mark.parametrize("kept", [300, 100])
+def test_an_open_loop_sends_when_it_is_due(due_s, kept):
+    plan = recorded(due_s, kept)
+    (sitting,), clients = run_together([plan], SendAll(), OUTPUT, SERVER)
+    requests = clients.requests.all()
+    assert sorted(requests["submitted_s"].tolist()) == [10.0 + at_s for at_s in due_s]
+    assert sorted(requests["prompt_tokens"].tolist()) == [4_500 + number * (kept + 1_000) for number in range(4)]
+    assert sitting.agent.end is End.FINISHED
+    assert (sitting.begun_s, sitting.ended_s) == (10.0 + due_s[0], requests["finished_s"].max())
+    closed, _ = run_together([dataclasses.replace(plan, due_s=())], SendAll(), OUTPUT, SERVER)
+    assert sitting.agent.tally == closed[0].agent.tally
+    # Nothing is found that was not computed: of the message before at most what the model said and sends back.
+    rows = requests[requests["submitted_s"].argsort()]
+    assert (rows["cached_tokens"][1:] <= rows["prompt_tokens"][:-1] + kept).all()
+
+
+def test_requests_of_an_open_loop_overlap_on_a_slow_server():
+    slow = dataclasses.replace(SERVER, step_time=Line(base_s=0.1, per_context_token_s=0.0, per_prompt_token_s=0.0))
+    (sitting,), clients = run_together([recorded((0.0, 1.0, 2.0))], SendAll(), OUTPUT, slow)
+    requests = clients.requests.all()
+    assert requests["finished_s"].min() > requests["submitted_s"].max()
+    assert sitting.agent.end is End.FINISHED
+
+
+def test_an_open_loop_alone_takes_as_long_as_recorded():
+    result = run_alone(recorded((0.0, 20.0, 45.0, 80.0)), SendAll(), SoloServer(LINE))
+    last_s = result.ttft_s[-1] + SoloServer(LINE).decode_s(299, result.tally.largest_prompt + 1)
+    assert result.duration_s == pytest.approx(80.0 + last_s)
+
+
+def test_summaries_in_an_open_loop_come_with_the_request_that_needs_them():
+    policy = Summarise(window=8_000, summary_tokens=200)
+    plan = recorded(tuple(10.0 * number for number in range(12)))
+    (sitting,), clients = run_together([plan], policy, OUTPUT, SERVER)
+    sent = clients.requests.all()["submitted_s"].tolist()
+    assert sitting.agent.tally.summaries >= 1
+    assert len(sent) == 12 + sitting.agent.tally.summaries
+    assert set(sent) == {10.0 + at_s for at_s in plan.due_s}

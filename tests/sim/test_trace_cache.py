@@ -50,6 +50,11 @@ def mooncake(shared):
 
 
 @pytest.fixture(scope="module")
+def recorded(shared):
+    return read_blocks(shared / WEKA)
+
+
+@pytest.fixture(scope="module")
 def staggered(shared):
     return read_blocks(shared / WEKA, first=40, stagger_s=60.0)
 
@@ -100,11 +105,20 @@ def test_claude_code_shared(staggered):
     assert naive_hits(spelled(staggered.lookups), 10_000, None, shared=True) == STAGGERED_HITS[10_000]
 
 
-def test_claude_code_per_session(shared):
-    trace = read_blocks(shared / WEKA)
-    assert trace.blocks == 43_274_596
+def test_claude_code_per_session(recorded):
+    assert recorded.blocks == 43_274_596
     for ttl_s, hits in SESSION_HITS.items():
-        assert count_hits(trace.lookups, None, ttl_s, shared=False) == hits
+        assert count_hits(recorded.lookups, None, ttl_s, shared=False) == hits
+
+
+def test_claude_code_shares_most_with_the_previous_request_alone(recorded):
+    before, hits = {}, 0
+    for _, session, prompt in recorded.lookups:
+        previous = before.get(session)
+        if previous is not None and (both := min(previous.tokens, prompt.tokens)):
+            hits += prompt.shared(previous, 0, both)
+        before[session] = prompt
+    assert hits == 41_673_095
 
 
 def test_capacity_and_ttl_together_equal_the_naive_count(staggered):

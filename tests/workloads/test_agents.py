@@ -48,6 +48,14 @@ def test_a_shrunken_prompt_is_caught_up_or_starts_afresh():
     assert after.answer.tokens + after.incoming.tokens == 100
 
 
+def test_in_an_open_loop_requests_are_due_when_they_were_recorded():
+    agent = SubAgent(3.0, "Explore", (request(500, 5, 0.5), request(600, 5, 9.0)), ())
+    recording = session(request(1_000, 50, 0.0), request(1_100, 50, 7.5), subagents=(agent,))
+    plans = list(plans_of(recording, start_s=60.0, open_loop=True))
+    assert [(plan.start_s, plan.due_s) for plan in plans] == [(60.0, (0.0, 7.5)), (63.0, (0.5, 9.0))]
+    assert [plan.due_s for plan in plans_of(recording)] == [(), ()]
+
+
 def test_sub_agents_are_sessions_of_their_own():
     inner = SubAgent(4.0, "Explore", (request(10, 1),), ())
     agent = SubAgent(3.0, "Explore", (request(500, 5), request(600, 5)), (inner,))

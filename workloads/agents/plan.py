@@ -80,6 +80,9 @@ class Plan:
     patience
         An agent that was not told that old results are cleared for it stops once a request exceeds this share of the
         room that it believes to have.
+    due_s
+        Open loop: when each request is sent, seconds from the start, whether or not the answer before it is there.
+        Empty: closed loop, each waits for the answer before it and then as long as the step says.
     """
 
     name: str
@@ -90,3 +93,4 @@ class Plan:
     steps: Sequence[Step]
     start_s: float = 0.0
     patience: float = math.inf
+    due_s: Sequence[float] = ()

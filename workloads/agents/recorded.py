@@ -44,6 +44,9 @@ class RecordedAgents:
         Whether their sub-agents take part, as sessions of their own.
     every_s
         Sessions start so far apart, in the order of the file; matters where they share a server.
+    open_loop
+        Whether requests are sent when they were recorded, however long answers take; else each waits for the answer
+        before it and then as long as was recorded.
     name
         What the sessions are called in results.
     """
@@ -52,6 +55,7 @@ class RecordedAgents:
     first: int | None = None
     subagents: bool = True
     every_s: float = 60.0
+    open_loop: bool = False
     name: str = "recorded"
 
     def plans(self, seed: int, replication: int) -> Iterator[Plan]:
@@ -62,13 +66,19 @@ class RecordedAgents:
         workloads.errors.BadInput
             What is wrong with the file.
         """
-        return read_plans(self.path, self.first, self.subagents, self.every_s)
+        return read_plans(self.path, self.first, self.subagents, self.every_s, self.open_loop)
 
 
 def read_plans(
-    path: str | Path, first: int | None = None, subagents: bool = True, every_s: float = 0.0
+    path: str | Path,
+    first: int | None = None,
+    subagents: bool = True,
+    every_s: float = 0.0,
+    open_loop: bool = False,
 ) -> Iterator[Plan]:
     """Yield the sessions of a WEKA file as plans; sub-agents follow their session, as sessions of their own.
+
+    For the parameters see :class:`RecordedAgents`.
 
     Raises
     ------
@@ -78,28 +88,28 @@ def read_plans(
     from workloads.readers.weka import read_sessions  # brings pyarrow: only recorded sessions have to pay for it
 
     for number, session in enumerate(read_sessions(path, first)):
-        yield from plans_of(session, subagents, number * every_s)
+        yield from plans_of(session, subagents, number * every_s, open_loop)
 
 
-def plans_of(session: Session, subagents: bool = True, start_s: float = 0.0) -> Iterator[Plan]:
+def plans_of(session: Session, subagents: bool = True, start_s: float = 0.0, open_loop: bool = False) -> Iterator[Plan]:
     """Yield the plan of a session that sent anything, then those of its sub-agents."""
     head = session.tool_tokens + session.system_tokens
     if session.requests:
-        yield _plan(session.name, "claude-code", session.requests, head, start_s)
+        yield _plan(session.name, "claude-code", session.requests, head, start_s, open_loop)
     if subagents:
         for number, agent in enumerate(session.subagents):
-            yield from _agent(f"{session.name}/{number}", agent, start_s)
+            yield from _agent(f"{session.name}/{number}", agent, start_s, open_loop)
 
 
-def _agent(name: str, agent: SubAgent, from_s: float) -> Iterator[Plan]:
+def _agent(name: str, agent: SubAgent, from_s: float, open_loop: bool) -> Iterator[Plan]:
     start_s = from_s + agent.start_s
     if agent.requests:
-        yield _plan(name, "sub-agent", agent.requests, 0, start_s)
+        yield _plan(name, "sub-agent", agent.requests, 0, start_s, open_loop)
     for number, inner in enumerate(agent.subagents):
-        yield from _agent(f"{name}/{number}", inner, start_s)
+        yield from _agent(f"{name}/{number}", inner, start_s, open_loop)
 
 
-def _plan(name: str, script: str, requests: tuple[Request, ...], head: int, start_s: float) -> Plan:
+def _plan(name: str, script: str, requests: tuple[Request, ...], head: int, start_s: float, open_loop: bool) -> Plan:
     first = requests[0]
     head = min(head, max(first.input_tokens - 1, 0))
     opening = first.input_tokens - head
@@ -118,7 +128,8 @@ def _plan(name: str, script: str, requests: tuple[Request, ...], head: int, star
         steps.append(Step(_known(kept), written, _known(incoming), user, wait_s))
     written = max(requests[-1].output_tokens, 1)
     steps.append(Step(_known(written), written))
-    return Plan(name, script, name, _known(head), _known(opening), steps, start_s)
+    due_s = tuple(request.start_s for request in requests) if open_loop else ()
+    return Plan(name, script, name, _known(head), _known(opening), steps, start_s, due_s=due_s)
 
 
 def _split(growth: int, output: int) -> tuple[int, int]:
