@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from workloads.arrivals import Gamma, Poisson, Ticks
+from workloads.durations import Exponential
 from workloads.errors import BadInput
 from workloads.lengths import Constant, Lognormal, Uniform
 from workloads.readers import read_trace
@@ -49,6 +51,16 @@ def test_blocks_come_in_order_and_do_not_change(streams: list[Stream]) -> None:
     assert columns(first) == columns(second)
     assert columns(first) != columns(taken(Mixture(streams), 60_000, seed=2))
     assert columns(first) != columns(taken(Mixture(streams), 60_000, replication=1))
+
+
+def test_only_the_calls_of_a_stream_with_patience_have_one() -> None:
+    patient = replace(CHAT, patience=Exponential(20.0))
+    mixed = taken(Mixture([AGENT, patient]), 30_000)
+    chat = np.array(mixed.kind.strings()) == "chat"
+    assert np.isnan(mixed.patience_s[~chat]).all()
+    assert mixed.patience_s[chat].mean() == pytest.approx(20.0, rel=0.05)
+    assert mixed.timeout_s is None
+    assert columns(mixed) == columns(taken(Mixture([AGENT, CHAT]), 30_000))
 
 
 def test_another_stream_leaves_the_others_as_they_were() -> None:

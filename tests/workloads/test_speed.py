@@ -47,6 +47,22 @@ def test_read_the_azure_trace(benchmark, shared: Path) -> None:
     assert len(trace) == 19_366
 
 
+DRAWING = """
+    import resource
+    from tests.workloads.test_speed import drawn
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    parts = drawn()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc"), reason="ru_maxrss is in kilobytes on Linux only")
+def test_a_million_calls_are_drawn_in_less_than_150_megabytes() -> None:
+    program, root = textwrap.dedent(DRAWING), Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
+    assert float(done.stdout) < 150
+
+
 GROWTH = """
     import resource, sys
     import numpy, pyarrow, scipy.special, workloads.readers

@@ -38,6 +38,7 @@ def traces(draw: st.DrawFn, min_size: int = 0) -> Trace:
         ),
         truncated=np.array(column(st.booleans()), bool),
         think_s=np.array(column(st.one_of(st.just(float("nan")), st.floats(0, 1e6))), float),
+        timeout_s=np.array(column(st.one_of(st.just(float("nan")), st.floats(0, 1e6))), float),
     )
 
 
@@ -156,6 +157,15 @@ def test_columns_out_of_range_are_refused(columns: dict, word: str) -> None:
     fair = {"arrival_s": [0.0, 1.0], "prompt_tokens": [1, 2], "output_tokens": [3, 4]}
     with pytest.raises(ValueError, match=word):
         Trace(**{name: np.array(values) for name, values in (fair | columns).items()})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_patience_below_0_is_refused(tmp_path, suffix: str) -> None:
+    path = tmp_path / f"trace.{suffix}"
+    ones = np.ones(2, np.int64)
+    write_trace(Trace(np.arange(2.0), ones, ones, patience_s=np.array([np.nan, -1.0])), path)
+    with pytest.raises(BadInput, match="patience_s"):
+        read_trace(path)
 
 
 def test_an_unknown_suffix_is_refused_before_writing(tmp_path) -> None:

@@ -152,6 +152,8 @@ def read_parquet(path: str | Path, build: Build) -> Recording:
             _check(build, name, (values_ < 0) | (values_ > MAX_TOKENS), f"must lie in 0 .. {MAX_TOKENS:,}")
         elif name == "arrival_s":
             _check(build, name, ~((values_ >= 0) & (values_ <= values.MAX_SECONDS)), "must be finite, at least 0")
+        elif name in ("patience_s", "timeout_s"):
+            _check(build, name, (values_ < 0) | (values_ > values.MAX_SECONDS), "must be finite, at least 0, or empty")
     if build.log.count:
         raise build.log.fatal("a Parquet trace is used whole or not at all")
     return build.ordered(np.arange(1, rows + 1), **columns)
