@@ -378,7 +378,8 @@ class _Reader:
             if isinstance(node.value, dict):
                 found[name] = _Alternative(node, tags)
             else:
-                allowed = f"must be a table of {', '.join(ARM_KEYS)}, got {node.plain()!r}"
+                keys = (*ARM_KEYS, "run") if key == "cases" else ARM_KEYS
+                allowed = f"must be a table of {', '.join(keys)}, got {node.plain()!r}"
                 self._faults.append(node.origin.fault(allowed))
         return found
 

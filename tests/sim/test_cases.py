@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -20,7 +21,8 @@ from sim.ranking import Places, rank, rankings, standing
 from sim.stats import t_interval
 from sim.study import Study, load_study
 from sim.summary import dumps, summarise, summarise_cases
-from sim.tables import csv, show_cases
+from sim.tables import csv, exit_code, show_cases
+from sim.thresholds import Threshold
 from workloads.errors import BadInput
 from workloads.lengths import Constant
 
@@ -250,6 +252,10 @@ def test_what_a_person_sees(write, tmp_path: Path) -> None:
     assert printed.count("unstable") >= 2
     assert "paged/fixed is unstable" in printed
     assert "none in 1" in printed
+    assert exit_code(study, *found.values()) == 0
+    bounded = dataclasses.replace(study, thresholds={METRIC: Threshold.parse("<= 1min")})
+    assert exit_code(bounded, *found.values()) == 3  # an unstable arm meets no bound
+    assert exit_code(bounded, found["as-is"], found["long"]) == 0
     draw_cases(study, found, tmp_path / "cases.png")
     assert (tmp_path / "cases.png").stat().st_size > 10_000
 
