@@ -14,12 +14,14 @@ from sim.faults import Faults
 from sim.records import OUTCOMES, REFUSALS
 from sim.replication import Replication, Setting, measure, replicate
 from sim.steptime import Line
-from tests.sim.test_closed_forms import EXPONENTIAL, FIXED, LONG, STEP_S, WARM_UP, fixed, meets, server, stream
-from tests.sim.test_users import loop, setting
+from tests.sim.queues import WARM_UP, fixed, meets, server, stream
+from tests.sim.test_users import EXPONENTIAL, LONG, STEP_S, loop, setting
+from workloads import lengths
 from workloads.arrivals import Ticks
 from workloads.durations import Constant, Duration, Exponential
 from workloads.source import Mixture
 
+FIXED = lengths.Constant(256)
 SERVICE_S = EXPONENTIAL.moments()[0] * STEP_S
 
 
@@ -41,7 +43,7 @@ def test_erlang_a(key: str) -> None:
         shares = birth_and_death(rate, lambda n: min(n, places) / SERVICE_S + n * leaving)
         lost = sum(share * n for n, share in enumerate(shares)) * leaving / rate
     horizon_s = 4_000 / rate / (1 - WARM_UP)
-    impatient = replace(stream(rate, EXPONENTIAL), **{key: Exponential(1 / leaving)})
+    impatient = replace(stream("calls", rate, EXPONENTIAL), **{key: Exponential(1 / leaving)})
     base = setting([impatient], horizon_s, places)
     window = (WARM_UP * horizon_s, horizon_s)
     found = [measure(replicate(base, 1, number), window, {}) for number in range(6)]
@@ -59,7 +61,7 @@ def happened(base: Setting, key: str, law: Duration | None, **more: object) -> R
 
 @pytest.mark.parametrize("key", ["patience", "timeout"])
 def test_a_patience_that_lasts_changes_nothing(key: str) -> None:
-    base = setting([stream(1.0, EXPONENTIAL)], 400.0, places=3)
+    base = setting([stream("calls", 1.0, EXPONENTIAL)], 400.0, places=3)
     never, late = (happened(base, key, law) for law in (None, Constant(1e9)))
     assert late.calls.tobytes() == never.calls.tobytes()
     assert late.requests.tobytes() == never.requests.tobytes()
@@ -68,7 +70,7 @@ def test_a_patience_that_lasts_changes_nothing(key: str) -> None:
 
 def test_what_is_recorded_of_a_call_that_is_given_up() -> None:
     """Ten answers of 2.56 s every 100 s, one at a time: two end in 6 s, the third is cut, seven never began."""
-    base = setting([replace(stream(1.0, FIXED), name="ten")], 3_000.0, places=1)
+    base = setting([replace(stream("calls", 1.0, FIXED), name="ten")], 3_000.0, places=1)
     (only,) = base.source.streams
     run = happened(
         replace(base, source=Mixture([replace(only, arrivals=Ticks(100.0, 10))])), "timeout", Constant(6.005)
@@ -91,7 +93,7 @@ def test_what_is_recorded_of_a_call_that_is_given_up() -> None:
 
 def test_a_client_gives_up_between_two_attempts_and_in_an_escalation() -> None:
     retry = Retry(refused=Backoff(retries=5, first_s=4.0, factor=2.0), broken=Backoff(retries=0, first_s=1.0))
-    base = setting([stream(0.1, FIXED)], 500.0, places=4)
+    base = setting([stream("calls", 0.1, FIXED)], 500.0, places=4)
     refused = happened(base, "patience", Constant(10.0), faults=Faults(rate_limited=1.0), retry=retry)
     assert {OUTCOMES[code] for code in refused.calls["outcome"]} == {"abandoned"}
     assert set(refused.calls["attempts"].tolist()) == {2}  # at once, and after about 4 s; then it would wait 8 s
@@ -113,7 +115,7 @@ def test_users_who_gave_up_think_and_call_again() -> None:
 def test_a_server_that_charges_what_it_holds_adds_up_when_clients_give_up() -> None:
     """Under `full` what the requests were charged is what the pool held, to the end of the iteration they left in."""
     where = server(3, LONG, Line(0.05, 0.003))
-    impatient = replace(stream(0.4, EXPONENTIAL), timeout=Exponential(6.0))
+    impatient = replace(stream("calls", 0.4, EXPONENTIAL), timeout=Exponential(6.0))
     run = replicate(Setting(where, fixed(LONG), "", Mixture([impatient]), 2_000.0, False, 10.0), 1, 0)
     assert 0.2 < (run.calls["outcome"] == OUTCOMES.index("abandoned")).mean() < 0.8
     assert run.requests["reserved_token_s"].sum(dtype=float) == pytest.approx(run.series.reserved[-1], rel=1e-5)

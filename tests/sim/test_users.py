@@ -16,13 +16,16 @@ from sim.steptime import Line
 from sim.study import load_study
 from sim.tools import Tool
 from sim.users import PAUSE_S
+from tests.sim.queues import WARM_UP, fixed, meets, server, stream
 from tests.sim.test_cli_study import run
-from tests.sim.test_closed_forms import EXPONENTIAL, LONG, STEP_S, WARM_UP, fixed, meets, server, stream
 from workloads.arrivals import Closed
 from workloads.durations import Constant as Seconds
 from workloads.durations import Duration, Exponential, Lognormal, Uniform
-from workloads.lengths import Constant, Length, TwoPoint
+from workloads.lengths import Constant, Geometric, Length, TwoPoint
 from workloads.source import Mixture, Stream
+
+LONG, STEP_S = 4_096, 0.01
+EXPONENTIAL = Geometric(256)
 
 
 def loop(
@@ -112,7 +115,7 @@ def outputs_of(run: Replication, kind: str) -> list[tuple[float, int]]:
 
 
 def test_streams_that_arrive_stay_as_they_are_beside_users() -> None:
-    arriving = stream(0.2, EXPONENTIAL)
+    arriving = stream("calls", 0.2, EXPONENTIAL)
     alone, beside = (
         replicate(setting(streams, 3_000.0, places=3), 1, 0)
         for streams in ([arriving], [arriving, loop(4, Exponential(5.0))])
