@@ -104,6 +104,8 @@ commands behind it. Text: the handed corpus, {len(ordinary)} chunks of 1,000 cha
     } in stress classes (`h_*`). Truth: the largest count of o200k, Qwen 3 and DeepSeek V4, chunk by chunk. Error =
 (estimate - count) / count. Intervals are at 95 % and resample whole classes.
 
+What such errors cost agents is in [consequence](consequence/README.md).
+
 ## Ordinary classes
 
 The tables were fitted on this text (and on the project's own): how they do on other text is in the next section.

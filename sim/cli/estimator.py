@@ -71,7 +71,9 @@ def check(
     tokenizers: Annotated[str | None, typer.Option("--tokenizers", metavar="LIST", help="For --update.")] = None,
     by: Annotated[str | None, typer.Option("--by", help="For --update: class or script.")] = None,
     update: Annotated[bool, typer.Option("--update", help="Write the baseline instead of comparing.")] = False,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Change that is none, 0.002 = 0.2 %.")] = 0.002,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="Change that is none, 0.002 = 0.2 %.")
+    ] = 0.0005,
     as_json: AsJson = False,
 ) -> None:
     """Compare an estimator with a committed baseline: exit code 3 and the classes that got worse."""
@@ -202,14 +204,15 @@ def price(
         found = price_all(
             chunks, names, against, budget=budget, sessions=sessions, seed=seed, progress=lambda: bar.advance(task)
         )
-        document = show.document(found, shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         if folder is not None:
-            folder.text("README.md", show.page(found, document["command"], budget))
+            folder.text("README.md", show.page(found, command, budget))
             folder.text("prices.csv", show.csv(found))
-            folder.text("summary.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+            together = show.document(show.everything(found), command)
+            folder.text("summary.json", json.dumps(together, indent=1, allow_nan=False) + "\n")
             show.picture(found, folder.file("prices.png"))
     if as_json:
-        print(json.dumps(document, indent=2, allow_nan=False))
+        print(json.dumps(show.document(found, command), indent=2, allow_nan=False))
     else:
         print_prices(found)
 

@@ -43,7 +43,7 @@ def _with_interval(value: Estimate, form: Callable[[float], str]) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.1f} %"
 
 
 def _signed(value: float) -> str:
@@ -93,7 +93,8 @@ def document(prices: Sequence[Priced], command: str) -> dict[str, Any]:
 
 _PAGE: Final = """# What a wrong estimator costs
 
-`{command}` makes this folder. `prices.csv` has every class of text, `summary.json` the same and what each number is.
+`{command}` makes this folder. `prices.csv` has every class of text and
+every metric, `summary.json` all texts together and what each metric is.
 
 Agents act out {sessions:,} sessions an estimator and server: one instruction and {rounds} tool rounds. They fit their
 context by document 001 ({reading}) to {budget:,} tokens *as the estimator counts*; the server refuses a prompt of more
@@ -113,7 +114,7 @@ Intervals are at 95 % over sessions: Wilson's for shares, else paired bootstrap.
 
 ![Sessions refused, and prefill, by script and estimator](prices.png)
 
-Red: share of the sessions refused. Blue: prefill as a factor on exact counting. Grey: most sessions given up.
+Red: share of the sessions refused. Blue: prefill as a factor on exact counting. Grey: share given up, where most were.
 """
 
 
@@ -193,5 +194,5 @@ def _shade(row: Priced) -> tuple[float, str]:
     if refused:
         return -refused, f"{100 * refused:.0f} %"
     if prefill is None or given_up > 0.5:
-        return np.nan, f"gave up {100 * given_up:.0f} %"
+        return np.nan, f"{100 * given_up:.0f} %"
     return float(np.clip(np.log2(prefill) / 2, 0, 1)), f"x{prefill:.2f}"

@@ -14,9 +14,10 @@ from sim.estimator.price import EVERY, EXACT, Priced, is_prose, price
 from sim.estimator.prices import csv as csv_of
 from sim.estimator.prices import page, picture
 from workloads.errors import BadInput
-from workloads.tokenizers import Tokenizer, missing
+from workloads.tokenizers import Tokenizer, load_all, missing
 from workloads.tokens.corpora import own_corpus, read_corpus
 
+RESULTS = Path(__file__).parents[2] / "results" / "estimator" / "consequence"
 HALF_BYTES = Tokenizer("half-bytes", lambda texts: [-(-len(text.encode()) // 2) for text in texts])
 
 # Each is one rule away from half the bytes: the truth, a tenth less, three tenths more.
@@ -95,8 +96,8 @@ def test_prices_are_written_and_drawn(prices: list[Priced], tmp_path: Path) -> N
     assert len(rows) == len(prices)
     assert all(float(row["refused_low"]) <= float(row["refused"]) <= float(row["refused_high"]) for row in rows)
     text = page(prices, "slotsim estimator price", 122_880)
-    assert "| cyrillic | `prices_theirs:low` | 100 % (" in text
-    assert "| hex | `guaranteed` | 0 % (0 % to 32 %) |" in text  # Wilson's interval for none of eight
+    assert "| cyrillic | `prices_theirs:low` | 100.0 % (" in text
+    assert "| hex | `guaranteed` | 0.0 % (0.0 % to 32.4 %) |" in text  # Wilson's interval for none of eight
     picture(prices, tmp_path / "prices.png")
     assert (tmp_path / "prices.png").read_bytes().startswith(b"\x89PNG")
 
@@ -134,3 +135,14 @@ def test_the_command_writes_a_folder_and_json(
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         "README.md", "prices.csv", "prices.png", "summary.json"
     }  # fmt: skip
+
+
+def test_the_committed_prices_come_out_again() -> None:
+    if lack := missing("qwen"):
+        pytest.skip(lack)
+    chunks = read_corpus([own_corpus() / f"{name}.txt" for name in ("thai_th", "hex")])
+    known = {tuple(row.values())[:4]: row for row in csv.DictReader((RESULTS / "prices.csv").read_text().splitlines())}
+    again = list(csv.DictReader(csv_of(price(chunks, (), load_all(["qwen"]))).splitlines()))
+    for row in again:
+        if row["class"] != EVERY:
+            assert known[tuple(row.values())[:4]] == row
