@@ -17,7 +17,10 @@ from workloads.trace import Labels, Segments
 KINDS = ("user", "tool-round", "subagent")
 USER, TOOL_ROUND, SUBAGENT = range(3)
 ID_SPACE = 2**42  # block ids of a session are made unique by its place in the file times this
-WHY = "its sessions were recorded apart, each with a clock of its own; use it as a source of sessions"
+WHY = (
+    "its sessions were recorded apart, each with a clock of its own; replay them as sessions, "
+    'workload.agents = [{ kind = "weka", path = "FILE" }], closed loop or with open_loop = true'
+)
 
 
 @dataclass(slots=True)
