@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from typing import Literal, Self
 
 import numpy as np
@@ -323,13 +326,19 @@ class _Crew(AbstractContextManager["_Crew"]):
         if jobs > 1:
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(["sim.replication"])
+            resource_tracker.ensure_running()  # the next line would start it, and let interrupts in
+            with _uninterrupted():
+                forkserver.ensure_running()
             self._pool = ProcessPoolExecutor(jobs, context, _equip, (settings, seed))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         if self._pool is not None:
+            if kind is not None:
+                for worker in multiprocessing.active_children():
+                    worker.kill()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[str, int, Replication]]:
@@ -340,12 +349,34 @@ class _Crew(AbstractContextManager["_Crew"]):
                 replicate(self._settings[name], self._seed, number) for name, number in tasks
             )
         else:
-            runs = self._pool.map(_replicate, tasks)
+            with _uninterrupted():
+                runs = self._pool.map(_replicate, tasks)
         for (name, number), run in zip(tasks, runs, strict=True):
             if self._pool is not None:
                 self.elsewhere_s += run.cpu_s
             self._progress()
             yield name, number, run
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put interrupts off; processes that are started meanwhile never get any.
+
+    A worker that is interrupted, or whose parent is while it starts, would say so at length.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    caught: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited, as a handler is not
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if caught:
+        raise KeyboardInterrupt
 
 
 _equipment: tuple[Mapping[str, Setting], int]

@@ -16,19 +16,20 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # rich would wrap errors into boxes, which breaks clicking on and searching for them
 )
-app.command("compare")(compare.compare)
-app.command("run")(compare.run)
-app.command("validate")(study.validate)
-app.command("schema")(study.schema)
+app.command("compare", short_help="Simulate the arms of a study and compare them.")(compare.compare)
+app.command("run", short_help="Simulate one arm of a study.")(compare.run)
+app.command("validate", short_help="Check a study: every fault with its line.")(study.validate)
+app.command("schema", short_help="Print the JSON Schema of a study.")(study.schema)
 app.command("init")(study.init)
-app.command("list")(study.list_known)
+app.command("list", short_help="List what studies may name.")(study.list_known)
 app.add_typer(trace_app)
 app.add_typer(estimator.app, name="estimator")
-app.command("conformance")(conformance.conformance)
-app.command("calibrate")(calibrate.calibrate)
-app.command("measured")(measured.measured)
+app.command("conformance", short_help="Replay a real client's recordings.")(conformance.conformance)
+app.command("calibrate", short_help="Fit step-time constants to measurements.")(calibrate.calibrate)
+app.command("measured", short_help="Replay a measured run, and say the error.")(measured.measured)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sim.cli.study import JsonOption, ReplicationsOption, SeedOption, SetOption, StudyArgument
+from workloads.errors import BadInput, Fault
 
 if TYPE_CHECKING:
     from sim.study import Study
@@ -30,7 +31,10 @@ def compare(
     as_csv: CsvOption = False,
     output: OutputOption = None,
 ) -> None:
-    """Simulate every arm of a study and compare each with the first."""
+    """Simulate every arm of a study and compare each with the first.
+
+    Exit code 3 if a threshold fails, 4 if one is undecided, 2 if the input is wrong.
+    """
     from sim.study import load_study
 
     loaded = load_study(study, overrides or (), seed, replications)
@@ -50,7 +54,7 @@ def run(
     as_csv: CsvOption = False,
     output: OutputOption = None,
 ) -> None:
-    """Simulate one arm of a study, or the study without its arms."""
+    """Simulate one arm of a study, or the study without its arms; exit codes as those of compare."""
     from sim.study import load_study
 
     loaded = load_study(study, overrides or (), seed, replications)
@@ -58,6 +62,8 @@ def run(
 
 
 def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, output: Path | None) -> None:
+    if as_json and as_csv:
+        raise BadInput(Fault("prints one thing and nothing else: not together with --json", key="--csv"))
     if study.has_agents:
         from sim.cli.sessions import compare_sessions
 

@@ -33,7 +33,7 @@ ChunkSize = Annotated[int, typer.Option("--chunk", min=1, help="Code points of a
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 
 
-@app.command("eval")
+@app.command("eval", short_help="Measure an estimator chunk by chunk.")
 def evaluate(
     corpus: Corpus = None,
     estimator: EstimatorName = "table:open",
@@ -63,7 +63,7 @@ def evaluate(
         print_evaluation(evaluation)
 
 
-@app.command()
+@app.command(short_help="Compare an estimator with a committed baseline.")
 def check(
     baseline: Annotated[Path, typer.Option("--baseline", metavar="FILE", help="A committed measurement.")],
     corpus: Corpus = None,
@@ -110,7 +110,7 @@ def check(
         raise typer.Exit(3)
 
 
-@app.command()
+@app.command(short_help="Fit the tables to corpora, and cross-validate.")
 def fit(
     corpus: Corpus = None,
     tokenizers: Annotated[str, typer.Option("--tokenizers", metavar="LIST", help="Default: all.")] = "",
@@ -142,7 +142,7 @@ def fit(
         print_validation(report)
 
 
-@app.command()
+@app.command(short_help="Correct a table from your own usage records.")
 def learn(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="CSV with columns class, chars, tokens; or .parquet.")],
     table: Annotated[str, typer.Option("--table", help="The table to correct.")] = "table:open",
@@ -164,7 +164,7 @@ def learn(
         print_factors(report)
 
 
-@app.command()
+@app.command(short_help="Price estimators in simulated agent sessions.")
 def price(
     corpus: Corpus = None,
     estimator: Annotated[

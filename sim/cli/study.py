@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +65,7 @@ def init(
     if show:
         width = max(map(len, bundled))
         for name, text in bundled.items():
-            print(f"{name:{width}}  {text.partition(chr(10))[0].lstrip('# ')}")
+            print(f"{name:{width}}  {_first_sentence(text)}")
         return
     if template not in bundled:
         listed = f"{', '.join(bundled)}{did_you_mean(template or '', bundled)}"
@@ -78,6 +80,12 @@ def init(
     except OSError as error:
         raise BadInput(Fault(f"cannot be written: {error.strerror}", output)) from None
     print(output)
+
+
+def _first_sentence(study: str) -> str:
+    """Return the first sentence of the comment that a study begins with."""
+    comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), study.splitlines()))
+    return re.split(r"(?<=[.?]) ", comment, maxsplit=1)[0]
 
 
 def list_known(

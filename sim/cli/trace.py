@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WIDE = 120  # columns of a table that goes into a file or pipe
 
 trace_app = typer.Typer(name="trace", no_args_is_help=True, help="Look at recorded traffic, convert it, make some.")
-trace_app.command("cache")(trace_cache.cache)
+trace_app.command("cache", short_help="Count what a prefix cache would have found.")(trace_cache.cache)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A log or trace, plain or compressed.")]
 Format = Annotated[str, typer.Option(metavar="NAME", help="'auto', or a name that `slotsim trace formats` lists.")]
@@ -41,7 +41,7 @@ def formats() -> None:
         print(f"{name:<13} {format.about}")
 
 
-@trace_app.command("describe")
+@trace_app.command("describe", short_help="Print what recorded traffic is like.")
 def describe(
     file: File, format: Format = "auto", skip_bad: SkipBad = False, output: Folder = None, as_json: AsJson = False
 ) -> None:
@@ -84,7 +84,7 @@ def import_(
     print(f"{output}: {len(trace):,} calls over {trace.span_s:,.1f} s")
 
 
-@trace_app.command("synth")
+@trace_app.command("synth", short_help="Draw a study's calls and write them as a trace.")
 def synth(
     study: StudyArgument,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Ends in .parquet or .csv.")],
@@ -132,7 +132,7 @@ def download(
     print(fetch(name, output))
 
 
-@trace_app.command("fit")
+@trace_app.command("fit", short_help="Fit length laws to answers.")
 def fit(
     file: File,
     format: Format = "auto",
@@ -176,7 +176,7 @@ def fit(
         print(path)
 
 
-@trace_app.command("fit-sessions")
+@trace_app.command("fit-sessions", short_help="Fit a law of agent sessions.")
 def fit_sessions(
     file: File,
     output: Folder = None,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +146,38 @@ def test_checking_a_drawn_study_loads_no_tables_and_no_plots() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split("LOADED", 1)[1].split())
     assert not loaded & {"pandas", "matplotlib", "pyarrow", "simpy", "scipy.stats"}
+
+
+def test_every_verb_says_what_it_is_for_on_one_line(slotsim) -> None:
+    for group in ((), ("trace",), ("estimator",)):
+        code, out, _ = slotsim(*group, "-h")
+        assert code == 0
+        verbs = out.split("Commands:\n", 1)[1].splitlines()
+        assert verbs
+        assert all(line.endswith(".") and not line.endswith("...") for line in verbs if line), verbs
+
+
+def test_bundled_studies_are_told_of_in_a_sentence(slotsim) -> None:
+    lines = slotsim("init", "--list")[1].splitlines()
+    assert all(line[-1] in ".?" for line in lines)
+
+
+def test_json_and_csv_exclude_each_other(slotsim) -> None:
+    code, out, err = slotsim("compare", "quickstart", "--json", "--csv")
+    assert (code, out, err) == (2, "", "error: --csv: prints one thing and nothing else: not together with --json\n")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_leaves_nothing_and_says_nothing(tmp_path: Path, jobs: str) -> None:
+    program = [sys.executable, "-c", "from sim.cli import main; main()"]
+    command = [*program, "compare", "quickstart", "-j", jobs, "-o", "out", "--set", "run.horizon=1000h"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = subprocess.Popen(command, cwd=tmp_path, text=True, start_new_session=True, **streams)
+    while not list(tmp_path.iterdir()):  # its folder is made, so it has begun
+        assert running.poll() is None
+        time.sleep(0.05)
+    time.sleep(1.0)  # into whatever it does next
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate()
+    assert (running.returncode, out, err.strip()) == (130, "", "")
+    assert not list(tmp_path.iterdir())
