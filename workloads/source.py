@@ -23,7 +23,7 @@ from workloads.lengths import Length
 from workloads.scripts import RATIO_SCATTER, ScriptMix, content_ratios
 from workloads.trace import MAX_TOKENS, Floats, Ints, Labels, Trace
 
-USER_BLOCK = 16  # calls of a user drawn at once; a constant, because it is part of the address of every random number
+USER_BLOCK = 32  # calls of a user drawn at once; a constant, because it is part of the address of every random number
 _COLUMNS = (
     "think",
     "prompt",
@@ -159,13 +159,13 @@ class Stream:
         while True:
             # one generator for all columns: users are many, and most make few calls
             levels = substreams.generator(seed, *address, block=block).random((len(_COLUMNS), USER_BLOCK))
-            calls = self._calls(np.zeros(USER_BLOCK), dict(zip(_COLUMNS, levels, strict=True)).__getitem__)
-            think = np.zeros(USER_BLOCK) if loop.think is None else loop.think.quantile(levels[_COLUMNS.index("think")])
-            yield replace(calls, think_s=think)
+            uniforms = dict(zip(_COLUMNS, levels, strict=True))
+            think = np.zeros(USER_BLOCK) if loop.think is None else loop.think.quantile(uniforms["think"])
+            yield self._calls(np.zeros(USER_BLOCK), uniforms.__getitem__, think)
             block += 1
 
-    def _calls(self, arrival: Floats, uniforms: Callable[[str], Floats]) -> Trace:
-        """Return the calls at these times, ``uniforms`` giving the levels of a column."""
+    def _calls(self, arrival: Floats, uniforms: Callable[[str], Floats], think: Floats | None = None) -> Trace:
+        """Return the calls at these times or after this thinking, ``uniforms`` giving the levels of a column."""
         n = len(arrival)
         mix = ScriptMix(self.scripts)
         prompt, output, scripts = uniforms("prompt"), uniforms("output"), mix.codes(uniforms("script"))
@@ -182,6 +182,7 @@ class Stream:
             output_tokens=outputs,
             kind=Labels.constant(self.kind or self.name, n),
             script=Labels(scripts, mix.names),
+            think_s=think,
             patience_s=None if self.patience is None else self.patience.quantile(uniforms("patience")),
             timeout_s=None if self.timeout is None else self.timeout.quantile(uniforms("timeout")),
         )

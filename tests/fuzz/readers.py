@@ -17,7 +17,7 @@ import atheris
 
 with atheris.instrument_imports(include=["workloads"]):
     from workloads.errors import BadInput
-    from workloads.readers import NAMES, read_recording
+    from workloads.readers import NAMES, read_recording, write_trace
 
 from tests.workloads.samples import SAMPLES
 
@@ -34,6 +34,10 @@ def main() -> None:
         for name, (sample, *_) in SAMPLES.items():
             (seeds / name).write_bytes(bytes([FORMATS.index(name), 0]) + sample)
             (seeds / f"{name}-packed").write_bytes(bytes([0, 1]) + gzip.compress(sample))
+        log.write_bytes(SAMPLES["csv"][0])
+        columnar = Path(folder) / "log.parquet"
+        write_trace(read_recording(log).trace, columnar)
+        (seeds / "parquet").write_bytes(bytes([FORMATS.index("parquet"), 0]) + columnar.read_bytes())
 
         def read(data: bytes) -> None:
             if len(data) < 2:
