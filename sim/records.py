@@ -24,7 +24,7 @@ TASK_OUTCOMES = ("done", "given up", "failed")
 REQUEST = np.dtype(
     [
         ("call", "i4"),
-        ("attempt", "i1"),
+        ("attempt", "i2"),
         ("kind", "i1"),
         ("prompt_tokens", "i4"),
         ("cached_tokens", "i4"),
@@ -48,7 +48,7 @@ CALL = np.dtype(
         ("call", "i4"),
         ("kind", "i2"),
         ("script", "i2"),
-        ("attempts", "i1"),
+        ("attempts", "i2"),
         ("outcome", "i1"),
         ("first_truncated", "?"),
         ("final_truncated", "?"),

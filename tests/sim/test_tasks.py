@@ -257,6 +257,13 @@ def test_waits_and_retries_are_those_of_the_machine() -> None:
     assert len(given_up.requests.all()) == 1
 
 
+def test_a_call_may_take_more_requests_than_a_byte_counts() -> None:
+    stubborn = Retry(refused=Backoff(retries=300, first_s=0.1, factor=1.0, longest_s=0.1, jitter=0.0))
+    run = simulate(Fixed(), [10], [50], faults=Faults(rate_limited=1.0), retry=stubborn)
+    assert run.calls.all()["attempts"].tolist() == [301]
+    assert run.requests.all()["attempt"].tolist() == list(range(301))
+
+
 def test_a_stream_cut_in_the_first_request_leaves_its_text() -> None:
     clients = simulate(Fixed(), [10], [500], faults=Faults(cut=1.0))
     call, request = clients.calls.all()[0], clients.requests.all()[0]
