@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 import simpy
+
+from sim.experiment import Results, conduct
+from sim.study import load_study
 
 TIMEOUTS = 400_000
 
@@ -25,6 +29,16 @@ def bare_timeout_s() -> float:
         env.run()
         times.append(time.process_time() - began)
     return min(times) / TIMEOUTS
+
+
+def simulate(study: str | Path, *overrides: str) -> Results:
+    """Read, simulate and summarise one replication of a study without its arms, as ``slotsim run`` does."""
+    return conduct(load_study(str(study), overrides, replications=1).only(), 1, lambda: None, lambda *_: None)
+
+
+@pytest.fixture
+def azure(shared: Path) -> str:
+    return f"workload.path={shared / 'data/files/azure/AzureLLMInferenceTrace_conv.csv'}"
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.experiment import Results, conduct
-from sim.study import load_study
-from tests.benchmarks.conftest import bare_timeout_s
+from tests.benchmarks.conftest import bare_timeout_s, simulate
 
 RULES = ("full", "prompt")
 RATE_PER_S = 5.0
@@ -31,16 +29,6 @@ output = {{ kind = "lognormal", median = 150, p99 = 700, max = 1_000 }}
 """About the load of the recorded hour: prompts and answers of its size at nearly its rate, without its bursts."""
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time, disable_gc=False, warmup=False)
-
-
-def simulate(study: str | Path, *overrides: str) -> Results:
-    """Read, simulate and summarise one replication of a study without its arms, as ``slotsim run`` does."""
-    return conduct(load_study(str(study), overrides, replications=1).only(), 1, lambda: None, lambda *_: None)
-
-
-@pytest.fixture
-def azure(shared: Path) -> str:
-    return f"workload.path={shared / 'data/files/azure/AzureLLMInferenceTrace_conv.csv'}"
 
 
 @pytest.mark.parametrize("rule", RULES)
