@@ -19,7 +19,7 @@ DENSE_GRID = ([0, 2, 9, 24], [0, 3, 11, 60], [0, 1, 3, 7], [0, 5, 12, 31])
 CALIBRATION = """schema = 1
 kind = "line"
 [constants]
-base_s = 0.01
+base_s = 0.03
 per_request_s = 0.002
 per_context_token_s = 0.0001
 per_prompt_token_s = 0.0005
@@ -32,17 +32,17 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[StepTime]
     folder = tmp_path_factory.mktemp("models")
     profile = str(write_profile(folder / "tp1", grid(*DENSE_GRID)))
     (folder / "fitted.toml").write_text(CALIBRATION)
-    experts = Roofline(GPUS["h100"], MODELS["qwen3-30b-a3b"])
+    experts = Roofline(GPUS["h100"], MODELS["qwen3-30b-a3b"], layer_s=1e-3)
     fit = Regression("distserve/opt-13b/a100")
     early = replace(fit._fit, large_from=3)  # both regimes within the few requests of a test
     object.__setattr__(fit, "_fit", early)
     return {
-        "line": [Line(0.01, 0.001, 1e-5, 1e-3, 1e-5)],
+        "line": [Line(0.03, 0.001, 1e-5, 1e-3, 1e-5)],
         "roofline": [experts, replace(experts, tensor_parallel=4, draft_tokens=3, acceptance=0.7, draft_share=0.1)],
         "profile": [
-            Profile(profile, TINY, step_s=0.001),
-            Profile(profile, TINY, step_s=0.001, mixed="measured"),
-            Profile(profile, TINY, 2, 0.001, 0.02),
+            Profile(profile, TINY, step_s=0.03),
+            Profile(profile, TINY, step_s=0.03, mixed="measured"),
+            Profile(profile, TINY, 2, 0.03, 0.02),
         ],
         "regression": [fit, Regression("splitwise/llama-2-70b/h100-tp8")],
         "calibrated": [Calibrated(str(folder / "fitted.toml"), GPUS["h100"], MODELS["qwen3-8b"])],
