@@ -19,10 +19,10 @@ DENSE_GRID = ([0, 2, 9, 24], [0, 3, 11, 60], [0, 1, 3, 7], [0, 5, 12, 31])
 CALIBRATION = """schema = 1
 kind = "line"
 [constants]
-base_s = 0.03
-per_request_s = 0.002
-per_context_token_s = 0.0001
-per_prompt_token_s = 0.0005
+base_s = 0.0271828
+per_request_s = 0.0021797
+per_context_token_s = 0.00010397
+per_prompt_token_s = 0.00051283
 """
 
 
@@ -37,12 +37,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[StepTime]
     early = replace(fit._fit, large_from=3)  # both regimes within the few requests of a test
     object.__setattr__(fit, "_fit", early)
     return {
-        "line": [Line(0.03, 0.001, 1e-5, 1e-3, 1e-5)],
+        "line": [Line(0.0314159, 0.0010717, 1.17e-5, 1.0193e-3, 1.37e-5)],
         "roofline": [experts, replace(experts, tensor_parallel=4, draft_tokens=3, acceptance=0.7, draft_share=0.1)],
         "profile": [
-            Profile(profile, TINY, step_s=0.03),
-            Profile(profile, TINY, step_s=0.03, mixed="measured"),
-            Profile(profile, TINY, 2, 0.03, 0.02),
+            Profile(profile, TINY, step_s=0.0316228),
+            Profile(profile, TINY, step_s=0.0316228, mixed="measured"),
+            Profile(profile, TINY, 2, 0.0316228, 0.02),
         ],
         "regression": [fit, Regression("splitwise/llama-2-70b/h100-tp8")],
         "calibrated": [Calibrated(str(folder / "fitted.toml"), GPUS["h100"], MODELS["qwen3-8b"])],
@@ -58,6 +58,8 @@ def test_all_three_agree_under_every_model(models: dict[str, list[StepTime]]) ->
 
 
 def agree(models: list[StepTime]) -> None:
+    """Hold one kind to single steps; odd constants keep ends of steps off the ticks, where rounding picks the side."""
+
     @settings(max_examples=60)
     @given(server=servers(lambda draw: draw(st.sampled_from(models))), arrivals=calls(0.013), resend=st.booleans())
     def agree(server, arrivals, resend) -> None:
