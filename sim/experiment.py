@@ -140,6 +140,7 @@ def settings_of(study: Study) -> dict[str, Setting]:
             tools=arm.workload.tools(),
             faults=None if arm.server.faults is None else arm.server.faults.build(),
             retry=None if arm.policy.retry is None else arm.policy.retry.build(),
+            timeout_s=math.inf if arm.policy.retry is None else arm.policy.retry.timeout or math.inf,
         )
     return settings
 

@@ -66,6 +66,8 @@ class Setting:
         What goes wrong by chance.
     retry
         When clients send a request again.
+    timeout_s
+        Seconds after which clients that send again break a request off.
     """
 
     server: Server
@@ -78,13 +80,22 @@ class Setting:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     faults: Faults | None = None
     retry: Retry | None = None
+    timeout_s: float = math.inf
 
     def clients(self, clock: Clock, replica: Replica, seed: int, number: int) -> Clients:
         """Return who calls in a replication."""
         who = (clock, replica, self.policy, self.model, self.server.window)
         if not (self.tools or self.faults or self.retry):
             return Clients(*who)
-        return TaskClients(*who, tools=self.tools, faults=self.faults, retry=self.retry, seed=seed, replication=number)
+        return TaskClients(
+            *who,
+            tools=self.tools,
+            faults=self.faults,
+            retry=self.retry,
+            timeout_s=self.timeout_s,
+            seed=seed,
+            replication=number,
+        )
 
 
 def server_of(settled: Settled) -> Server:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 import simpy
@@ -53,6 +53,8 @@ class TaskClients(Clients):
         What goes wrong by chance; None: nothing.
     retry
         When requests are sent again; None: never.
+    timeout_s
+        Seconds after which a request whose answer has not ended is broken off, as if the server could not be reached.
     seed, replication
         Where the random numbers of faults and tasks are found.
 
@@ -75,6 +77,7 @@ class TaskClients(Clients):
         tools: Mapping[str, Tool] = _NO_TOOLS,
         faults: Faults | None = None,
         retry: Retry | None = None,
+        timeout_s: float = inf,
         seed: int = 0,
         replication: int = 0,
     ) -> None:
@@ -82,6 +85,7 @@ class TaskClients(Clients):
         self.tools = tools
         self.faults = faults
         self.retry = retry
+        self.timeout_s = timeout_s
         self.seed = seed
         self.replication = replication
         self.tasks = Table(TASK)
@@ -353,7 +357,18 @@ class TaskCall(OpenCall):
                 left = 1 + int(where * (min(left, sent.max_tokens) - 1))
             elif fault is ErrorKind.EMPTY:
                 left = 1
+        before = self.work
         self._submit(left)
+        work = self.work
+        if clients.timeout_s < inf and work is not None and work is not before:
+            moment = Moment(clients.clock, clients.clock.now + clients.timeout_s)
+            moment.callbacks.append(lambda _: self._break_off(work))
+
+    def _break_off(self, work: Work) -> None:
+        """Wait no longer for a request; one that has ended stays as it is."""
+        if self.clients.replica.cancel(work):
+            work.response = replace(work.response, error=ErrorKind.SERVER)
+            self._answered(work)
 
     def _refused(self, reason: str, error: ErrorKind) -> None:
         """Answer a request that never reached the server."""

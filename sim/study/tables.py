@@ -171,6 +171,9 @@ class RetryTable(Table):
     """How often after a stream that broke off or was empty."""
     broken_wait: Annotated[Duration, Field(ge=0)] = RETRY.broken.first_s
     """The first wait after one; each later one is so much longer."""
+    timeout: Annotated[Duration, Field(gt=0)] | None = None
+    """How long a request may take to its last token; then it is broken off, and sent again as after a 5xx. When left
+    out: as long as it takes."""
 
     def build(self) -> Retry:
         """Return the retry machine's constants."""

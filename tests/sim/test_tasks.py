@@ -24,7 +24,7 @@ from policies.output import (
 from policies.retry import Backoff, Retry
 from sim.admission import Full
 from sim.clock import Clock
-from sim.experiment import conduct
+from sim.experiment import conduct, settings_of
 from sim.faults import Faults
 from sim.records import FINISHES, OUTCOMES, REFUSALS, TASK_OUTCOMES
 from sim.replica import Replica, Server
@@ -379,3 +379,23 @@ def test_without_tools_there_is_nothing_to_say_of_tasks(tmp_path) -> None:
     for metric, interval in results.arms["fixed"].metrics.items():
         if metric.startswith("task."):
             assert interval.mean is None
+
+
+def test_a_request_that_takes_too_long_is_broken_off_and_sent_again() -> None:
+    """Answers of 640 tokens take 10 s and a step; after 5 s each attempt is broken off, 3 retries wait 1, 2 and 4 s."""
+    clients = simulate(Fixed(**FREE), [10], [640], retry=RETRY, timeout_s=5.0)
+    (call,), requests = clients.calls.all(), clients.requests.all()
+    assert requests["submitted_s"].tolist() == [0.0, 6.0, 13.0, 22.0]
+    assert requests["finished_s"].tolist() == [5.0, 11.0, 18.0, 27.0]
+    assert requests["output_tokens"].tolist() == [320] * 4  # the first token comes with the prompt
+    assert {REFUSALS[code] for code in requests["refusal"]} == {"given up"}
+    assert (call["attempts"], call["finished_s"]) == (4, 27.0)
+    assert call["delivered_tokens"] + call["discarded_tokens"] == 4 * 320
+    in_time = simulate(Fixed(**FREE), [10], [640], retry=RETRY, timeout_s=10.5).calls.all()
+    assert (OUTCOMES[in_time["outcome"][0]], in_time["attempts"][0]) == ("complete", 1)
+
+
+def test_a_study_says_when_requests_are_broken_off() -> None:
+    study = load_study("quickstart", ["policy.retry={timeout='10min'}"])
+    assert {setting.timeout_s for setting in settings_of(study).values()} == {600.0}
+    assert {setting.timeout_s for setting in settings_of(load_study("quickstart")).values()} == {np.inf}
