@@ -49,11 +49,12 @@ def order(case: str, results: Results, metric: str, same_within: float) -> Order
     """Return which arms of a case are better than which.
 
     One arm is better than another for sure if the paired interval of their difference says so. The intervals of all
-    pairs hold together with 95 % (Bonferroni: each leaves out 5 % over the number of pairs).
+    pairs hold together with 95 % (Bonferroni: each leaves out 5 % over the number of pairs). Under a duration, which
+    grows without end, every unstable arm is behind all others; of its other metrics nothing is known.
     """
     placed = _placed(case, results, metric)
     pairs = list(combinations(placed, 2))
-    sure = set()
+    sure = {(one, lost) for one in placed for lost in _endless(case, results, metric)}
     for one, other in pairs:
         confidence = 1 - (1 - CONFIDENCE) / len(pairs)
         verdict = compare(placed[one], placed[other], METRICS[metric].better, same_within, confidence).verdict
@@ -63,21 +64,14 @@ def order(case: str, results: Results, metric: str, same_within: float) -> Order
 
 
 def rank(case: str, results: Results, metric: str, same_within: float) -> Ranking:
-    """Return the places of the arms of a case; they hold together with 95 %, as :func:`order` does.
-
-    Unstable arms share the last places under a duration, which grows without end; of their other metrics nothing is
-    known.
-    """
-    placed = _placed(case, results, metric)
+    """Return the places of the arms of a case; they hold together with 95 %, as :func:`order` does."""
+    placed = [*_placed(case, results, metric), *_endless(case, results, metric)]
     better, worse = dict.fromkeys(placed, 0), dict.fromkeys(placed, 0)  # how many others are
     for ahead, behind in order(case, results, metric, same_within):
         worse[ahead] += 1
         better[behind] += 1
-    arms = {name.removeprefix(f"{case}/"): arm for name, arm in results.arms.items()}
-    endless = [name for name, arm in arms.items() if arm.status == "unstable" and METRICS[metric].unit == "s"]
-    places = {name: Places(1 + better[name], len(placed) - worse[name]) for name in placed}
-    places |= dict.fromkeys(endless, Places(len(placed) + 1, len(placed) + len(endless)))
-    return {name: places.get(name) for name in arms}
+    names = (name.removeprefix(f"{case}/") for name in results.arms)
+    return {name: Places(1 + better[name], len(placed) - worse[name]) if name in placed else None for name in names}
 
 
 def _placed(case: str, results: Results, metric: str) -> dict[str, list[float | None]]:
@@ -87,6 +81,12 @@ def _placed(case: str, results: Results, metric: str) -> dict[str, list[float | 
         for name, arm in results.arms.items()
         if arm.metrics[metric].mean is not None
     }
+
+
+def _endless(case: str, results: Results, metric: str) -> list[str]:
+    """Return the unstable arms, if the metric is a duration."""
+    arms = {name.removeprefix(f"{case}/"): arm for name, arm in results.arms.items()}
+    return [name for name, arm in arms.items() if arm.status == "unstable" and METRICS[metric].unit == "s"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,8 @@ SLOW, FAST, LIKE, WIDE = [9.0, 9.1, 9.0, 8.9], [5.0, 5.1, 5.0, 4.9], [9.01, 9.09
         ([SLOW, FAST], [FAST, SLOW], "turns", "turns"),
         ([SLOW, FAST], [SLOW, WIDE], "opens", "opens"),
         ([SLOW, FAST], [SLOW, LIKE], "opens", "opens"),
-        ([SLOW, FAST], [SLOW, None], "opens", "opens"),
-        ([SLOW, FAST], [None, FAST], "opens", "opens"),
+        ([SLOW, FAST], [SLOW, None], "opens", "turns"),  # no verdict on an unstable arm, but it is behind
+        ([SLOW, FAST], [None, FAST], "opens", "survives"),
         ([SLOW, LIKE], [SLOW, LIKE], "survives", None),
         ([SLOW, LIKE], [SLOW, FAST], "turns", None),
         ([SLOW, LIKE], [SLOW, WIDE], "opens", None),
