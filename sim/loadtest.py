@@ -10,8 +10,10 @@ import simpy
 from numpy.typing import NDArray
 
 from sim.clock import Clock, Moment
-from sim.replica import Replica, Server, Work
-from sim.timeline import Series
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.timeline import Series
+from sim.replica.work import Work
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

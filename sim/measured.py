@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.admission import Prompt
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
 from sim.hardware.capacity import activation_bytes
 from sim.loadtest import Load, Passage, open_loop
-from sim.replica import Server
+from sim.replica.admission import Prompt
+from sim.replica.server import Server
 from sim.steptime import StepTime
 from workloads.errors import BadInput, Fault
 

@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from policies.output import OutputPolicy
 from policies.retry import Retry
-from sim.admission import RULES
-from sim.client import Clients
+from sim.clients.client import Clients
+from sim.clients.faults import Faults
+from sim.clients.tasks import TaskClients
+from sim.clients.tools import Tool
 from sim.clock import Clock
-from sim.faults import Faults
 from sim.records import OUTCOMES, REFUSALS, TASK, TASK_OUTCOMES, Table
-from sim.replica import Replica, Server
+from sim.replica.admission import RULES
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.timeline import Gaps, Series
+from sim.replica.work import GIVEN_UP
 from sim.rows import Chosen, Rows
 from sim.study.server import Settled
-from sim.tasks import TaskClients
-from sim.timeline import Gaps, Series
-from sim.tools import Tool
-from sim.work import GIVEN_UP
 from workloads.source import Source
 
 Floats = NDArray[np.floating[Any]]

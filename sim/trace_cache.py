@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.prefix_cache import PrefixCache, Prompt
+from sim.replica.prefix_cache import PrefixCache, Prompt
 from workloads.errors import BadInput, Fault
 from workloads.readers import read_recording, weka
 from workloads.readers.faults import FaultLog

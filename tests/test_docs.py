@@ -12,11 +12,11 @@ from typing import get_args
 import pytest
 
 from sim import metrics
-from sim.admission import RULES
 from sim.cli.sessions import compare_sessions
-from sim.engines import ENGINES
 from sim.ranking import Places
 from sim.records import CALL, OUTCOMES, REFUSALS, REQUEST, TASK, TASK_OUTCOMES
+from sim.replica.admission import RULES
+from sim.replica.engines import ENGINES
 from sim.sensitivity import Fate
 from sim.sessions import METRICS as SESSION_METRICS
 from sim.study import load_study

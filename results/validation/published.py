@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.admission import Full, OneStep, Prompt
 from sim.hardware import GPUS, MODELS
 from sim.loadtest import Load, closed_loop, open_loop
-from sim.replica import Server
+from sim.replica.admission import Full, OneStep, Prompt
+from sim.replica.server import Server
 from sim.stats import t_interval
 from sim.steptime import Regression, Roofline
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
 
-from sim.admission import Prompt
 from sim.calibrate.fit import Calibration, Errors, errors_of
 from sim.loadtest import Passage
 from sim.measured import replay
-from sim.replica import Server
+from sim.replica.admission import Prompt
+from sim.replica.server import Server
 from sim.steptime import Line
 from workloads.errors import BadInput, Fault
 

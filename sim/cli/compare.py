@@ -75,11 +75,11 @@ def _simulate(study: Study, jobs: int | None, as_json: bool, as_csv: bool, outpu
 
     from rich.console import Console
 
-    from sim import plots, tables
     from sim.experiment import conduct_cases
-    from sim.folder import Folder
+    from sim.report import plots, tables
+    from sim.report.folder import Folder
+    from sim.report.summary import dumps, sensitivity, summarise, summarise_cases
     from sim.speed import Meter
-    from sim.summary import dumps, sensitivity, summarise, summarise_cases
 
     meter = Meter()
     jobs = jobs or len(os.sched_getaffinity(0))

@@ -191,7 +191,7 @@ def price(
     from sim.estimator import prices as show
     from sim.estimator.price import price as price_all
     from sim.estimator.table import print_prices
-    from sim.folder import Folder
+    from sim.report.folder import Folder
 
     names = _listed(estimator)
     _, against, chunks = _loaded(corpus, names, tokenizers, 1000)

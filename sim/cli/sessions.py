@@ -25,7 +25,7 @@ def compare_sessions(study: Study, as_json: bool, as_csv: bool, output: Path | N
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from sim.folder import Folder
+    from sim.report.folder import Folder
     from sim.sessions import conclude, conduct, show
     from sim.sessions.check import warnings
     from sim.sessions.records import write_rows

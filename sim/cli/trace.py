@@ -53,7 +53,7 @@ def describe(
     summary = described(recording)
     if output is not None:
         _make(output)
-        from sim.trace_plots import plot_recording
+        from sim.report.trace_plots import plot_recording
 
         summary["plots"] = [str(path) for path in plot_recording(recording, output)]
     if as_json:
@@ -161,7 +161,7 @@ def fit(
     }
     if output is not None:
         _make(output)
-        from sim.trace_plots import plot_fit
+        from sim.report.trace_plots import plot_fit
 
         summary["plots"] = [str(plot_fit(name, report, output)) for name, report in reports.items()]
     if as_json:
@@ -193,7 +193,7 @@ def fit_sessions(
     summary = outcome.summary()
     if output is not None:
         _make(output)
-        from sim.trace_plots import plot_sessions
+        from sim.report.trace_plots import plot_sessions
 
         law = output / "law.json"
         law.write_text(json.dumps(outcome.law.to_plain(), indent=1) + "\n")

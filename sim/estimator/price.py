@@ -22,13 +22,13 @@ from policies.messages import Blend, Sample
 from policies.prompts import CLEARED_RESULT, DROPPED_MESSAGES
 from policies.tokens import Counts, count_classes, estimator_names
 from policies.tokens.weights import PREFIX
-from sim.agent import End
 from sim.estimator.evaluate import Estimates, load_estimator, script_of
-from sim.hosted_cache import HOSTED_CACHES
 from sim.replication import uncollected
+from sim.sessions.agent import End
 from sim.sessions.conclude import Estimate, Metric, conclude
+from sim.sessions.hosted_cache import HOSTED_CACHES
 from sim.sessions.run import Row, solo_row
-from sim.solo import SoloServer, run_alone
+from sim.sessions.solo import SoloServer, run_alone
 from sim.study.server import ServerTable
 from workloads.agents import AgentMix, Part, Plan
 from workloads.substreams import generator

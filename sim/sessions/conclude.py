@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.agent import End
-from sim.hosted_cache import HOSTED_CACHES
+from sim.sessions.agent import End
+from sim.sessions.hosted_cache import HOSTED_CACHES
 from sim.sessions.run import Row
 from workloads.substreams import generator
 

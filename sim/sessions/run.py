@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.context import ContextPolicy, SendAll
-from sim.agent import End, Tally
-from sim.hosted_cache import HOSTED_CACHES, Account
 from sim.replication import server_of, uncollected
+from sim.sessions.agent import End, Tally
+from sim.sessions.hosted_cache import HOSTED_CACHES, Account
+from sim.sessions.solo import SessionResult, SoloServer, run_alone
 from sim.sessions.together import Sitting, run_together
-from sim.solo import SessionResult, SoloServer, run_alone
 from sim.study import Study
 from sim.study.tables import Arm
 from workloads.agents import Plan

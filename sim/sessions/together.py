@@ -9,12 +9,14 @@ import simpy
 
 from policies.context import ContextPolicy
 from policies.output import Oracle, OutputPolicy, Send
-from sim.agent import Agent, Ask
-from sim.client import Clients, OpenCall
+from sim.clients.client import Clients, OpenCall
 from sim.clock import Clock, Moment
-from sim.hosted_cache import Account, HostedCache
 from sim.records import OUTCOMES
-from sim.replica import Replica, Server, Work
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.work import Work
+from sim.sessions.agent import Agent, Ask
+from sim.sessions.hosted_cache import Account, HostedCache
 from workloads.agents import Plan
 
 _FAILED = OUTCOMES.index("failed")
@@ -191,9 +193,9 @@ def run_together(
     hosted
         See :class:`Sitting`.
     room
-        See :class:`sim.agent.Agent`.
+        See :class:`sim.sessions.agent.Agent`.
     stepped
-        See :class:`sim.replica.Replica`.
+        See :class:`sim.replica.replica.Replica`.
     """
     clock = Clock()
     replica = Replica(clock, server, stepped=stepped)

@@ -145,7 +145,7 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _engines() -> list[dict[str, Any]]:
-    from sim.engines import ENGINES
+    from sim.replica.engines import ENGINES
 
     return [
         {

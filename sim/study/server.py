@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 from pydantic_core import InitErrorDetails
 
-from sim.admission import RULES
-from sim.engines import ENGINES, Engine
-from sim.faults import Faults
+from sim.clients.faults import Faults
 from sim.hardware import Gpu, Model, find_gpu, find_model, kv_capacity_tokens
 from sim.quantities import Positive, Share, Size
+from sim.replica.admission import RULES
+from sim.replica.engines import ENGINES, Engine
+from sim.replica.victims import VICTIMS
 from sim.steptime import STEP_TIMES, StepTime
 from sim.study.choices import Choice, Table, choice_of, complaint, complaints, one_of, table_of
 from sim.study.tree import Value
-from sim.victims import VICTIMS
 from workloads.errors import BadInput, Fault
 
 GIVEN = ("gpu", "model", "tensor_parallel")

@@ -30,6 +30,7 @@ from policies.output import POLICIES, ToolKind
 from policies.profiles import PROFILES
 from policies.retry import Backoff, Retry
 from sim import metrics
+from sim.clients.tools import Tool
 from sim.quantities import DURATIONS, Duration, Number, Positive, Share, Size, parse
 from sim.study.choices import (
     Choice,
@@ -47,7 +48,6 @@ from sim.study.choices import (
 )
 from sim.study.server import ServerTable
 from sim.thresholds import Threshold
-from sim.tools import Tool
 from workloads import durations
 from workloads.agents import AGENTS, Agents
 from workloads.arrivals import LOADS

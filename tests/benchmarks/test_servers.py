@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.admission import RULES
+from sim.replica.admission import RULES
 from tests.benchmarks.conftest import bare_timeout_s, simulate
 
 PROFILE = "data/files/llmservingsim/profiler/perf/RTXPRO6000/meta-llama/Llama-3.1-8B/bf16/tp1"

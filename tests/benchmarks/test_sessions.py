@@ -9,8 +9,8 @@ import pytest
 from policies.context import CONTEXT_POLICIES, Document001, Fitted, SendAll
 from policies.messages import History, Known, ToolCall, assistant, tool_result, user
 from policies.output import Adaptive
-from sim.admission import Prompt as PromptRule
-from sim.replica import Server
+from sim.replica.admission import Prompt as PromptRule
+from sim.replica.server import Server
 from sim.replication import uncollected
 from sim.sessions.together import run_together
 from sim.steptime import Line

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from sim.experiment import conduct
+from sim.report.tables import show_cases
 from sim.study import load_study
-from sim.tables import show_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "results/escalation"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policies.output import Fixed
-from sim.admission import Full
-from sim.replica import Server
+from sim.replica.admission import Full
+from sim.replica.server import Server
 from sim.stats import Interval, t_interval
 from sim.steptime import Line
 from workloads.arrivals import Poisson

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sim.replica import Server
+from sim.replica.server import Server
 from tests.sim.blocks import BlockPool, block_names
 
 

@@ -18,10 +18,10 @@ from policies.context import (
 from policies.messages import Known, Text
 from policies.prompts import CLEARED_RESULT
 from policies.tokens import ByScript, CharsPerFour
-from sim.agent import Agent, End
-from sim.hosted_cache import HOSTED_CACHES, Account
-from sim.prefix_cache import PrefixCache, Prompt
-from sim.solo import SoloServer, run_alone
+from sim.replica.prefix_cache import PrefixCache, Prompt
+from sim.sessions.agent import Agent, End
+from sim.sessions.hosted_cache import HOSTED_CACHES, Account
+from sim.sessions.solo import SoloServer, run_alone
 from sim.steptime import Line
 from workloads.agents import WRITINGS, AgentMix, Part, Plan, Step
 

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from sim.admission import Prompt
 from sim.calibrate import Point, calibrate_log, calibrate_points, read_points
 from sim.calibrate.fit import FAMILIES, errors_of
 from sim.calibrate.points import Given
@@ -24,7 +23,10 @@ from sim.clock import Clock
 from sim.hardware import GPUS, MODELS
 from sim.loadtest import Passage
 from sim.measured import replay
-from sim.replica import Replica, Server, Work
+from sim.replica.admission import Prompt
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.work import Work
 from sim.steptime import STEP_TIMES, Calibrated, Line, Roofline
 from workloads.errors import BadInput
 

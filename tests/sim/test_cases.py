@@ -16,12 +16,12 @@ from rich.console import Console
 from policies.output import Adaptive, Fixed
 from sim.experiment import ArmResult, Results, conduct, conduct_cases, settings_of
 from sim.metrics import METRICS
-from sim.plots import draw_cases
 from sim.ranking import Places, rank, rankings, standing
+from sim.report.plots import draw_cases
+from sim.report.summary import dumps, summarise, summarise_cases
+from sim.report.tables import csv, exit_code, show_cases
 from sim.stats import t_interval
 from sim.study import Study, load_study
-from sim.summary import dumps, summarise, summarise_cases
-from sim.tables import csv, exit_code, show_cases
 from sim.thresholds import Threshold
 from workloads.errors import BadInput
 from workloads.lengths import Constant

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from policies.output import Adaptive, OutputPolicy, Quantile
-from sim.admission import Full, Prompt
 from sim.records import OUTCOMES
-from sim.replica import Server
+from sim.replica.admission import Full, Prompt
+from sim.replica.server import Server
 from sim.replication import TICKS, Replication, Setting, measure, replicate
 from sim.steptime import Line
 from tests.sim.queues import WARM_UP, fixed, meets, server, stream

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from policies.output import Adaptive, Fixed, OutputPolicy, Progressive, Resume, Rules
 from policies.retry import Backoff, Retry
-from sim.admission import RULES
-from sim.faults import Faults
+from sim.clients.faults import Faults
 from sim.records import OUTCOMES, REFUSALS
+from sim.replica.admission import RULES
 from sim.replication import Replication, Setting, measure, replicate
 from tests.sim.test_replica import any_line, roofline, servers
 from workloads.arrivals import Arrivals, Gamma, Poisson

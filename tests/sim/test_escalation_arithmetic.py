@@ -28,11 +28,12 @@ from policies.output import (
     Resume,
     WindowClamped,
 )
-from sim.admission import Full, Prompt
-from sim.client import Clients
+from sim.clients.client import Clients
 from sim.clock import Clock
 from sim.experiment import settings_of
-from sim.replica import Replica, Server
+from sim.replica.admission import Full, Prompt
+from sim.replica.replica import Replica
+from sim.replica.server import Server
 from sim.replication import measure, replicate
 from sim.steptime import Line
 from sim.study import load_study

@@ -16,13 +16,13 @@ import pandas as pd
 import pytest
 
 from sim.experiment import Results, conduct, settings_of
-from sim.folder import Folder
 from sim.metrics import METRICS
 from sim.replication import TICKS, Replication, measure, replicate
+from sim.report.folder import Folder
+from sim.report.summary import dumps, summarise
+from sim.report.tables import csv, exit_code
 from sim.stats import warm_up
 from sim.study import load_study
-from sim.summary import dumps, summarise
-from sim.tables import csv, exit_code
 from workloads.errors import BadInput
 
 STUDY = """

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from sim.admission import Prompt
 from sim.cli import app, main
 from sim.hardware import MODELS
 from sim.loadtest import Passage
 from sim.measured import compare, degree_of, gpu_of, read_run, replay, server_of
-from sim.replica import Server
+from sim.replica.admission import Prompt
+from sim.replica.server import Server
 from sim.steptime import Line, Profile, StepTime
 from workloads.errors import BadInput
 

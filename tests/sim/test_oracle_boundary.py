@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import pytest
 
 from policies.output import POLICIES, Call, Fixed, Machine, Oracle, Response
-from sim.admission import Full, Prompt
-from sim.client import Clients
+from sim.clients.client import Clients
 from sim.clock import Clock
-from sim.replica import Replica, Server, Work
+from sim.replica.admission import Full, Prompt
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.work import Work
 from sim.steptime import Line
 from workloads.trace import Trace
 

@@ -10,7 +10,7 @@ import pytest
 
 from policies.output import Adaptive
 from policies.retry import Backoff, Retry
-from sim.faults import Faults
+from sim.clients.faults import Faults
 from sim.records import OUTCOMES, REFUSALS
 from sim.replication import Replication, Setting, measure, replicate
 from sim.steptime import Line

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.prefix_cache import Lease, PrefixCache, Prompt
+from sim.replica.prefix_cache import Lease, PrefixCache, Prompt
 from tests.sim.blocks import BlockPool, block_names
 
 

@@ -13,7 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.output import FinishReason
-from sim.admission import (
+from sim.clock import Clock, Moment
+from sim.hardware import Gpu, Model
+from sim.replica.admission import (
     RULES,
     AdmissionRule,
     Batch,
@@ -26,13 +28,12 @@ from sim.admission import (
     Prompt,
     Slots,
 )
-from sim.clock import Clock, Moment
-from sim.hardware import Gpu, Model
-from sim.outlook import Estimate
-from sim.replica import Replica, Server, Work
+from sim.replica.outlook import Estimate
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.victims import VICTIMS
+from sim.replica.work import GIVEN_UP, Work
 from sim.steptime import Chunk, Line, Roofline, Segment, StepTime
-from sim.victims import VICTIMS
-from sim.work import GIVEN_UP
 from tests.sim.reference import Job, serve
 
 Arrival = tuple[float, int, int, int]

@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.output import Adaptive, Progressive
-from sim.admission import Prompt as PromptRule
-from sim.client import Clients
+from sim.clients.client import Clients
 from sim.clock import Clock, Moment
-from sim.prefix_cache import Prompt
-from sim.replica import Replica, Server, Work
+from sim.replica.admission import Prompt as PromptRule
+from sim.replica.prefix_cache import Prompt
+from sim.replica.replica import Replica
+from sim.replica.server import Server
+from sim.replica.work import Work
 from sim.steptime import Line
 from tests.sim.blocks import block_names
 from tests.sim.reference import Job, serve

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from sim.experiment import ArmResult, Results, conduct, conduct_cases
 from sim.metrics import METRICS
+from sim.report.summary import dumps, sensitivity, summarise
+from sim.report.tables import show
 from sim.sensitivity import survivals
 from sim.stats import compare, t_interval
 from sim.study import Study, load_study
 from sim.study.about import origins
 from sim.study.schema import json_schema
-from sim.summary import dumps, sensitivity, summarise
-from sim.tables import show
 from workloads.errors import BadInput
 
 STUDY = """schema = 1

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from sim.agent import End
 from sim.cli import app
 from sim.sessions import METRICS, Row, conclude, conduct
+from sim.sessions.agent import End
 from sim.sessions.check import warnings
 from sim.study import load_study
 from workloads.errors import BadInput

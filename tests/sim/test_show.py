@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sim import plots
 from sim.experiment import ArmResult, Results
 from sim.metrics import METRICS
 from sim.replication import replicate
+from sim.report import plots
+from sim.report.tables import show
 from sim.stats import Interval, compare, t_interval
 from sim.study import Study, load_study
-from sim.tables import show
 
 
 def study() -> Study:

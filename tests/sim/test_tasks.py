@@ -22,17 +22,18 @@ from policies.output import (
     ToolKind,
 )
 from policies.retry import Backoff, Retry
-from sim.admission import Full
+from sim.clients.faults import Faults
+from sim.clients.tasks import GUIDANCE_TOKENS, TaskClients
+from sim.clients.tools import Tool
 from sim.clock import Clock
 from sim.experiment import conduct, settings_of
-from sim.faults import Faults
 from sim.records import FINISHES, OUTCOMES, REFUSALS, TASK_OUTCOMES
-from sim.replica import Replica, Server
+from sim.replica.admission import Full
+from sim.replica.replica import Replica
+from sim.replica.server import Server
 from sim.replication import Replication
 from sim.steptime import Line
 from sim.study import load_study
-from sim.tasks import GUIDANCE_TOKENS, TaskClients
-from sim.tools import Tool
 from workloads import substreams
 from workloads.errors import BadInput
 from workloads.lengths import Constant, Uniform

@@ -9,11 +9,11 @@ import pytest
 from policies.context import Document001, SendAll, Summarise
 from policies.messages import Known
 from policies.output import Adaptive, Fixed, ModelLimit
-from sim.admission import Prompt as PromptRule
-from sim.agent import End
-from sim.replica import Server
+from sim.replica.admission import Prompt as PromptRule
+from sim.replica.server import Server
+from sim.sessions.agent import End
+from sim.sessions.solo import SoloServer, run_alone
 from sim.sessions.together import run_together
-from sim.solo import SoloServer, run_alone
 from sim.steptime import Line
 from workloads.agents import AgentMix, Part, Plan, Step
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policies.context import CutUserTurns, Document001, DropHalf, LastObservations, Refused, SendAll, Summarise
 from policies.messages import History, Known, ToolCall, assistant, system, tool_result, user
-from sim.transcript import Transcript
+from sim.sessions.transcript import Transcript
 
 POLICIES = [
     *(Document001(budget=3_000, clear_to=reading) for reading in ("budget", "protected", "protected-hold")),

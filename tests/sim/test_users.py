@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from policies.output import Fixed, OutputPolicy, ToolKind
+from sim.clients.tools import Tool
+from sim.clients.users import PAUSE_S
 from sim.loadtest import Load, closed_loop
 from sim.replication import TICKS, Replication, Setting, measure, replicate
 from sim.steptime import Line
 from sim.study import load_study
-from sim.tools import Tool
-from sim.users import PAUSE_S
 from tests.sim.queues import WARM_UP, fixed, meets, server, stream
 from tests.sim.test_cli_study import run
 from workloads.arrivals import Closed

@@ -16,11 +16,12 @@ from policies.messages import user  # noqa: E402
 from policies.output import POLICIES, Call, Done, FinishReason, Outcome  # noqa: E402
 from policies.profiles import PROFILES  # noqa: E402
 from policies.prompts import RECOVERY  # noqa: E402
-from sim.admission import Full  # noqa: E402
-from sim.client import Clients  # noqa: E402
+from sim.clients.client import Clients  # noqa: E402
 from sim.clock import Clock  # noqa: E402
 from sim.records import CATEGORIES  # noqa: E402
-from sim.replica import Replica, Server  # noqa: E402
+from sim.replica.admission import Full  # noqa: E402
+from sim.replica.replica import Replica  # noqa: E402
+from sim.replica.server import Server  # noqa: E402
 from sim.steptime import Line  # noqa: E402
 from workloads.trace import Trace  # noqa: E402
 

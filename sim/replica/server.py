@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.admission import AdmissionRule
+from sim.replica.admission import AdmissionRule
 from sim.steptime import StepTime
 
 
@@ -32,7 +32,7 @@ class Server:
         Whether a prompt may be computed in pieces. If not, one that exceeds what is left of the budget waits, unless
         it would be the iteration's only prompt.
     victim
-        Whom a rule that grows preempts, one of :data:`sim.victims.VICTIMS`; None: the rule's own choice.
+        Whom a rule that grows preempts, one of :data:`sim.replica.victims.VICTIMS`; None: the rule's own choice.
     prefix_cache
         Whether requests share the blocks of equal beginnings, and blocks that nobody needs stay until they are needed.
     max_waiting

@@ -18,15 +18,16 @@ from policies.output import Call, ErrorKind, FinishReason, Kind, OutputPolicy, R
 from policies.output.sticky import Since
 from policies.prompts import SPLIT_WORK
 from policies.retry import Retry, Retrying
-from sim.client import COMPLETE, REJECTED, Clients, OpenCall
+from sim.clients.client import COMPLETE, REJECTED, Clients, OpenCall
+from sim.clients.faults import Faults
+from sim.clients.tools import Tool
+from sim.clients.users import Limits, Row, User
 from sim.clock import Clock, Moment
-from sim.faults import Faults
-from sim.prefix_cache import Prompt
 from sim.records import REFUSALS, TASK, TASK_OUTCOMES, Table
-from sim.replica import Replica, Work
+from sim.replica.prefix_cache import Prompt
+from sim.replica.replica import Replica
+from sim.replica.work import Work
 from sim.rows import BLOCK
-from sim.tools import Tool
-from sim.users import Limits, Row, User
 from workloads import substreams
 
 GUIDANCE_TOKENS = ceil(len(SPLIT_WORK) / 4)
@@ -46,7 +47,7 @@ class TaskClients(Clients):
     Parameters
     ----------
     clock, replica, policy, model, window
-        See :class:`sim.client.Clients`.
+        See :class:`sim.clients.client.Clients`.
     tools
         By kind of call; calls of other kinds are single.
     faults

@@ -24,12 +24,13 @@ from policies.output import (
     Response,
     Send,
 )
+from sim.clients.users import Limits, Row, User
 from sim.clock import COMPLETION, Clock, Moment
-from sim.prefix_cache import Prompt
 from sim.records import CALL, FINISHES, KINDS, OUTCOMES, REFUSALS, REQUEST, Table
-from sim.replica import Replica, Work
+from sim.replica.prefix_cache import Prompt
+from sim.replica.replica import Replica
+from sim.replica.work import Work
 from sim.rows import BLOCK
-from sim.users import Limits, Row, User
 from workloads.trace import Floats, Ints, Labels, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}

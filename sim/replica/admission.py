@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sim.outlook import Estimate, Outlook
+from sim.replica.outlook import Estimate, Outlook
 
 
 class AdmissionRule:
@@ -30,7 +30,7 @@ class AdmissionRule:
     knows: ClassVar[bool] = False
     """Whether the rule is told how long the answer is going to be."""
     victim: ClassVar[str] = "last"
-    """Whom a rule that grows preempts, unless the server says otherwise: one of :data:`sim.victims.VICTIMS`."""
+    """Whom a rule that grows preempts, unless the server says otherwise: one of :data:`sim.replica.victims.VICTIMS`."""
     to_tail: ClassVar[bool] = False
     """Whether a preempted request queues again at the tail, not at the head."""
 
@@ -189,7 +189,7 @@ class Estimated(AdmissionRule):
     """Charge what is to be computed; leave room for a share of what all may still generate; retract when it was less.
 
     SGLang 0.5.23: a request enters if its prompt, what it may generate (at most 4,096) and a page are less than what
-    is free beyond what the running ones are expected to need (:class:`sim.outlook.Outlook`). When the pool runs out,
+    is free beyond what the running ones are expected to need (:mod:`sim.replica.outlook`). When the pool runs out,
     requests with the shortest answers are retracted until the others have 20 tokens each; they queue at the tail.
     """
 

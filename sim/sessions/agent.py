@@ -12,8 +12,8 @@ from typing import Any
 
 from policies.context import ContextPolicy, Fitted, Refused, Shape
 from policies.messages import History, Known, Message, Role, ToolCall, assistant, system, tool_result, user
-from sim.prefix_cache import Prompt
-from sim.transcript import Transcript
+from sim.replica.prefix_cache import Prompt
+from sim.sessions.transcript import Transcript
 from workloads.agents.plan import Part, Plan, Step
 
 REREAD_CALL = Part(Known(60), 60)

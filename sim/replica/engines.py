@@ -15,7 +15,7 @@ class Engine:
     name, version, source
         What it is and where its defaults were read.
     admission
-        Name of the admission rule, a key of :data:`sim.admission.RULES`.
+        Name of the admission rule, a key of :data:`sim.replica.admission.RULES`.
     block_tokens
         Tokens in a block of the KV pool.
     max_num_seqs

@@ -16,11 +16,11 @@ from rich.text import Text
 from sim.experiment import ArmResult, Results
 from sim.metrics import METRICS
 from sim.ranking import Places, Ranking, Standing, order, rankings, standing
+from sim.report.summary import warnings
 from sim.sensitivity import survivals
 from sim.stats import Interval
 from sim.study import Study
 from sim.study.about import origins
-from sim.summary import warnings
 from sim.thresholds import Outcome
 
 HEADLINE = (

@@ -21,15 +21,13 @@ import simpy
 
 from policies.output import ErrorKind, FinishReason, Response
 from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
-from sim.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
-from sim.prefix_cache import Found, Lease, PrefixCache, Prompt
+from sim.replica.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
+from sim.replica.prefix_cache import Found, Lease, PrefixCache, Prompt
+from sim.replica.server import Server
+from sim.replica.timeline import Series, Timeline
+from sim.replica.victims import VICTIMS
+from sim.replica.work import BEYOND_POOL, BEYOND_WINDOW, GIVEN_UP, QUEUE_FULL, REFUSALS, Answer, Work
 from sim.rows import BLOCK
-from sim.server import Server
-from sim.timeline import Series, Timeline
-from sim.victims import VICTIMS
-from sim.work import BEYOND_POOL, BEYOND_WINDOW, GIVEN_UP, QUEUE_FULL, REFUSALS, Answer, Work
-
-__all__ = ["Replica", "Server", "Work"]
 
 NOBODY: Sequence[tuple[Work, int]] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sim.work import Work
+from sim.replica.work import Work
 
 
 def last(running: dict[int, Work], iteration: int) -> Work:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Hashable
 
 from policies.context import Fitted, Shape
-from sim.prefix_cache import Prompt
+from sim.replica.prefix_cache import Prompt
 
 
 class Transcript:

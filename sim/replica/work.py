@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from policies.output import ErrorKind, Response
-from sim.prefix_cache import Lease, Prompt
+from sim.replica.prefix_cache import Lease, Prompt
 
 Answer = Callable[["Work"], None]
 

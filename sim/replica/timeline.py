@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from sim.kv import LONGEST_RUN
+from sim.replica.kv import LONGEST_RUN
 from sim.rows import Log, Rows
 
 Floats = NDArray[np.floating[Any]]
@@ -129,7 +129,7 @@ class Timeline:
     block_tokens
         Tokens in a block of the KV pool.
     changes
-        For a rule that grows, the log of :class:`sim.kv.Growth`.
+        For a rule that grows, the log of :class:`sim.replica.kv.Growth`.
 
     Attributes
     ----------

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.context import ContextPolicy
-from sim.agent import Agent, End, Tally
-from sim.hosted_cache import Account, HostedCache
-from sim.prefix_cache import PrefixCache
+from sim.replica.prefix_cache import PrefixCache
+from sim.sessions.agent import Agent, End, Tally
+from sim.sessions.hosted_cache import Account, HostedCache
 from sim.steptime import StepTime
 from workloads.agents import Plan
 
@@ -126,7 +126,7 @@ def run_alone(
     hosted
         Caches at which its requests are priced too.
     room
-        See :class:`sim.agent.Agent`.
+        See :class:`sim.sessions.agent.Agent`.
     """
     agent = Agent(plan, policy, 0, server.window, room)
     cache = PrefixCache(server.block, server.capacity)

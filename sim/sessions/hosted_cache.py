@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sim.prefix_cache import PrefixCache, Prompt
+from sim.replica.prefix_cache import PrefixCache, Prompt
 
 
 class Bill(NamedTuple):
