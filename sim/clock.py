@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from operator import attrgetter
 
 import simpy
 from simpy.events import EventPriority
@@ -24,6 +25,8 @@ class Clock(simpy.Environment):
     SimPy's way from one event to the next is its heap. A process whose own next event comes before all others need
     not take it: it lets the time pass and goes on.
     """
+
+    now = property(attrgetter("_now"), doc="The time, seconds from 0; asked for at every turn, so without Python code.")
 
     def skip(self, time: float) -> bool:
         """Let the time pass if nothing happens up to and at ``time``; return whether it did."""

@@ -64,6 +64,7 @@ class Replica:
         "_budget",
         "_cache",
         "_certain",
+        "_changes",
         "_choose",
         "_context",
         "_cut",
@@ -109,7 +110,8 @@ class Replica:
         self._pool = Pool(server.kv_tokens, server.block_tokens)
         self._cache = PrefixCache(server.block_tokens) if server.prefix_cache else None
         self._growth = Growth(server.block_tokens) if server.rule.grows else None
-        self.timeline = Timeline(tick_s, server.block_tokens, None if self._growth is None else self._growth.changes)
+        self._changes = [] if self._growth is None else self._growth.changes
+        self.timeline = Timeline(tick_s, server.block_tokens, None if self._growth is None else self._changes)
         least = server.rule.need(1, 1, 0, server.block_tokens)
         self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
@@ -289,11 +291,13 @@ class Replica:
             preempted = True
         self._lacking = None
         self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
-        decoding, context = self._decoding, self._context
+        steps = self._longest
         # Who was preempted may enter at the very next look, without a completion: a first piece needs little room, and
         # a beginning that others share or the cache still holds needs none.
-        again = preempted and (self._piecewise or self._cache is not None or self._outlook is not None)
-        steps = 1 if again else self._longest
+        if preempted:
+            decoding, context = self._decoding, self._context
+            if self._piecewise or self._cache is not None or self._outlook is not None:
+                steps = 1
         if prompts:
             chunks = [(tokens, work.past) for work, tokens in prompts]
             base, slope, valid = self._segment(decoding, context, chunks)
@@ -462,7 +466,7 @@ class Replica:
                 stored,
                 rise,
                 self._pool.held,
-                0 if self._growth is None else len(self._growth.changes),
+                len(self._changes),
             )
         )
         if len(runs.rows) >= BLOCK:

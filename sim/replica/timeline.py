@@ -277,8 +277,10 @@ class Timeline:
         self._counts = counts[-1]
         passed = self._iterations + np.concatenate([[0], np.cumsum(steps)])
         self._iterations = int(passed[-1])
-        first = (2 - passed[:-1, None]) % size
-        return np.take_along_axis(counts[:-1], (first + np.arange(size)) % size, axis=1)
+        first = (2 - passed[:-1]) % size
+        twice = np.concatenate([counts, counts], axis=1)  # so that any rotation of the classes is one slice
+        rotated: Ints = sliding_window_view(twice, size, axis=1)[np.arange(len(first)), first]
+        return rotated
 
     def _count(
         self, tick: Ints, base: Floats, slope: Floats, first: Ints, stop: Ints, weight: Ints, running: Ints

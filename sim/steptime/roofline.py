@@ -190,6 +190,8 @@ class Roofline:
         memory, memory_slope = self._kv_s * (stored + tokens), self._kv_s * stored_slope
         if memory >= compute and memory_slope >= compute_slope:
             return base + memory, memory_slope, FOREVER
+        if compute >= memory and compute_slope >= memory_slope:
+            return base + compute, compute_slope, FOREVER
         attention, slope, steps = upper((memory, memory_slope), (compute, compute_slope))
         return base + attention, slope, steps
 
