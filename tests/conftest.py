@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,18 @@ settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Return what writes a text into the test's folder, as a study unless it is named, and returns its path."""
+
+    def write(text: str, name: str = "study.toml") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
 
 
 @pytest.fixture(scope="session")

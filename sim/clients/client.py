@@ -117,8 +117,8 @@ class Clients:
         clock = self.clock
         number = 0
         for block in workload:
-            columns = zip(block.arrival_s.tolist(), *self.columns(block), self._segments(block, number), strict=True)
-            for arrival_s, prompt, true, kind, script, limits, segments in columns:
+            columns = zip(block.arrival_s.tolist(), self.rows(block), self._segments(block, number), strict=True)
+            for arrival_s, row, segments in columns:
                 if arrival_s >= horizon_s:
                     self.measuring = False
                     if not self.open or arrival_s >= limit_s:
@@ -127,7 +127,7 @@ class Clients:
                     yield Moment(clock, arrival_s)
                 if not self.measuring and not self.open:
                     break
-                self._open(number, arrival_s, prompt, true, kind, script, limits, segments)
+                self._open(number, arrival_s, row, segments)
                 number += 1
             else:
                 continue
@@ -141,31 +141,23 @@ class Clients:
         if not self.open and not self._finished.triggered:
             self._finished.succeed()
 
-    def columns(self, block: Trace) -> tuple[list[int], list[int], list[int], list[int], Iterable[Limits | None]]:
-        """Return the parts of each call's row; the kinds and scripts in them are known from now on."""
+    def rows(self, block: Trace) -> Iterator[Row]:
+        """Return each call's row; the kinds and scripts in them are known from now on."""
         kinds, scripts = _codes(block.kind), _codes(block.script)
         self.kinds, kind_of = _merged(self.kinds, kinds[1])
         self.scripts, script_of = _merged(self.scripts, scripts[1])
-        return (
+        return zip(
             np.maximum(block.prompt_tokens, 1).tolist(),
             np.maximum(block.output_tokens, 1).tolist(),
             [kind_of[code] for code in kinds[0]] or [kind_of[0]] * len(block),
             [script_of[code] for code in scripts[0]] or [script_of[0]] * len(block),
             _limits(block),
+            strict=True,
         )
 
-    def _open(
-        self,
-        row: int,
-        arrival_s: float,
-        prompt: int,
-        true_tokens: int,
-        kind: int,
-        script: int,
-        limits: Limits | None,
-        segments: Prompt | None,
-    ) -> None:
-        """Begin the call of a row of the workload."""
+    def _open(self, number: int, arrival_s: float, row: Row, segments: Prompt | None) -> None:
+        """Begin the call of a row of the workload, the ``number``-th from 0."""
+        prompt, true_tokens, kind, script, limits = row
         call = OpenCall(self, next(self.numbers), arrival_s, prompt, true_tokens, kind, script)
         call.segments = segments
         call.begin()
@@ -175,7 +167,7 @@ class Clients:
     def _rows(self, blocks: Iterator[Trace]) -> Iterator[tuple[float, Row]]:
         for block in blocks:
             assert block.think_s is not None
-            yield from zip(block.think_s.tolist(), zip(*self.columns(block), strict=True), strict=True)
+            yield from zip(block.think_s.tolist(), self.rows(block), strict=True)
 
     def serve(self, user: User, row: Row) -> None:
         """Begin the call of a user of a closed loop, who thinks again when it has ended."""
@@ -298,15 +290,14 @@ class OpenCall:
         self.measured = clients.measuring
         clients.open += self.measured
 
-    def begin(self) -> None:
-        """Send the first request."""
-        clients = self.clients
-        known = self._known()
-        if clients.policy.needs_oracle:
-            assert isinstance(clients.policy, Oracle)
-            self.machine = clients.policy.begin(known, self.prompt, true_tokens=self.true_tokens)
+    def begin(self, estimate: int | None = None) -> None:
+        """Send the first request; the policy is told the estimate of the prompt's tokens, else their true number."""
+        policy, known = self.clients.policy, self._known()
+        told = self.prompt if estimate is None else estimate
+        if isinstance(policy, Oracle):
+            self.machine = policy.begin(known, told, true_tokens=self.true_tokens)
         else:
-            self.machine = clients.policy.begin(known, self.prompt)
+            self.machine = policy.begin(known, told)
         decision = self.machine.first()
         if isinstance(decision, Send):
             self._send(decision)

@@ -92,18 +92,8 @@ class TaskClients(Clients):
         self.tasks = Table(TASK)
         self.task_numbers = count()
 
-    def _open(
-        self,
-        row: int,
-        arrival_s: float,
-        prompt: int,
-        true_tokens: int,
-        kind: int,
-        script: int,
-        limits: Limits | None,
-        segments: Prompt | None,
-    ) -> None:
-        Task(self, row, arrival_s, prompt, true_tokens, kind, script, limits, segments).begin()
+    def _open(self, number: int, arrival_s: float, row: Row, segments: Prompt | None) -> None:
+        Task(self, number, arrival_s, *row, segments).begin()
 
     def serve(self, user: User, row: Row) -> None:
         """Begin the task of a user of a closed loop, who thinks again when it has ended."""

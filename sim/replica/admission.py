@@ -113,7 +113,18 @@ class Slots(AdmissionRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt(AdmissionRule):
+class Growing(AdmissionRule):
+    """Charge what is to be computed, and let it grow: who generated before computes that again with the prompt."""
+
+    grows: ClassVar[bool] = True
+
+    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
+        """Return ``ceil((prompt + generated) / block_tokens)``, of the tokens that are to be stored."""
+        return -(-(prompt + generated) // block_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(Growing):
     """Charge what is to be computed now; grow block by block; preempt the last one in when the pool runs out.
 
     vLLM V1 with ``scheduler_reserve_full_isl`` (its default); ``max_tokens`` is only a stop condition there.
@@ -125,12 +136,7 @@ class Prompt(AdmissionRule):
     """
 
     name: ClassVar[str] = "prompt"
-    grows: ClassVar[bool] = True
     watermark: float = 0.0
-
-    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
-        """Return ``ceil((prompt + generated) / block_tokens)``; what was generated is recomputed with the prompt."""
-        return -(-(prompt + generated) // block_tokens)
 
     def spare(self, pool_blocks: int) -> int:
         """Return ``int(watermark * pool_blocks)``."""
@@ -138,7 +144,7 @@ class Prompt(AdmissionRule):
 
 
 @dataclass(frozen=True, slots=True)
-class OneStep(AdmissionRule):
+class OneStep(Growing):
     """Charge what the next step stores, a prompt piece by piece; pause the last one in when the pool runs out.
 
     TensorRT-LLM's ``MAX_UTILIZATION`` (capacityScheduler.cpp): blocks for one step; the request that started last is
@@ -146,12 +152,7 @@ class OneStep(AdmissionRule):
     """
 
     name: ClassVar[str] = "onestep"
-    grows: ClassVar[bool] = True
     piecewise: ClassVar[bool] = True
-
-    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
-        """Return ``ceil((prompt + generated) / block_tokens)``, of the tokens that the step stores."""
-        return -(-(prompt + generated) // block_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class PowerOfTwo(Full):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimated(AdmissionRule):
+class Estimated(Growing):
     """Charge what is to be computed; leave room for a share of what all may still generate; retract when it was less.
 
     SGLang 0.5.23: a request enters if its prompt, what it may generate (at most 4,096) and a page are less than what
@@ -194,14 +195,9 @@ class Estimated(AdmissionRule):
     """
 
     name: ClassVar[str] = "estimated"
-    grows: ClassVar[bool] = True
     victim: ClassVar[str] = "shortest-answer"
     to_tail: ClassVar[bool] = True
     estimate: ClassVar[Estimate] = Estimate()
-
-    def need(self, prompt: int, max_tokens: int, generated: int, block_tokens: int) -> int:
-        """Return ``ceil((prompt + generated) / block_tokens)``."""
-        return -(-(prompt + generated) // block_tokens)
 
     def outlook(self) -> Outlook:
         """Return the guess at the start."""

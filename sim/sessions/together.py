@@ -8,7 +8,7 @@ from typing import Any
 import simpy
 
 from policies.context import ContextPolicy
-from policies.output import Oracle, OutputPolicy, Send
+from policies.output import OutputPolicy
 from sim.clients.client import Clients, OpenCall
 from sim.clock import Clock, Moment
 from sim.records import OUTCOMES
@@ -69,7 +69,7 @@ class Sitting:
         now = self.clients.clock.now
         for account in self.accounts:
             account.charge(ask.prompt, now)
-        AgentCall(self, ask, now).begin()
+        AgentCall(self, ask, now).begin(ask.fitted.estimate)
 
     def answered(self, ask: Ask, outcome: int, delivered: int) -> None:
         """Take the outcome of a request in and go on when the tool or the user is done."""
@@ -133,21 +133,6 @@ class AgentCall(OpenCall):
         self.sitting = sitting
         self.ask = ask
         self.segments = prompt
-
-    def begin(self) -> None:
-        """Send the first request."""
-        clients = self.clients
-        policy, known, estimate = clients.policy, clients.describe(0, 0), self.ask.fitted.estimate
-        self.machine = (
-            policy.begin(known, estimate, true_tokens=self.true_tokens)
-            if isinstance(policy, Oracle)
-            else policy.begin(known, estimate)
-        )
-        decision = self.machine.first()
-        if isinstance(decision, Send):
-            self._send(decision)
-        else:
-            self._refuse()
 
     def _keep(self, output: int, message_tokens: int) -> None:
         # The session's own prompt goes on without the recovery message, so the pieces go into another one.

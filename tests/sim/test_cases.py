@@ -64,16 +64,6 @@ workload.streams.chat.prompt = { kind = "constant", tokens = 3_000 }
 METRIC = "call.e2e_s.mean"
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str) -> str:
-        path = tmp_path / "study.toml"
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
 def faults(text: str, *overrides: str) -> dict[tuple[int | None, str | None], str]:
     with pytest.raises(BadInput) as raised:
         load_study(text, overrides)

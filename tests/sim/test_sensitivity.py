@@ -54,16 +54,6 @@ workload.streams.chat.output = { kind = "constant", tokens = 300 }
 TIME, WASTE = "call.e2e_s.mean", "tokens.wasted_share"
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str) -> str:
-        path = tmp_path / "study.toml"
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[str, Results]]:
     """Return the study with its assumptions, and what it finds."""

@@ -58,16 +58,6 @@ AZURE = (
 )
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(text: str, name: str = "study.toml") -> str:
-        path = tmp_path / name
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
 def faults(*arguments: object, **options: object) -> list[Fault]:
     with pytest.raises(BadInput) as raised:
         load_study(*arguments, **options)  # type: ignore[arg-type]
