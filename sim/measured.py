@@ -19,7 +19,7 @@ from sim.loadtest import Load, Passage, open_loop
 from sim.replica.admission import Prompt
 from sim.replica.server import Server
 from sim.steptime import StepTime
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, expect_folder, unreadable
 
 STAMPS = ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
 """A request's way through the server, seconds on one clock, in this order."""
@@ -86,7 +86,7 @@ def read_passage(path: Path) -> Passage:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     for number, text in enumerate(lines, 1):
         if text.strip():
             row = _row(text, path, number, faults)
@@ -150,6 +150,7 @@ def read_run(folder: str | Path, model: Model | None = None) -> Run:
     """
     folder = Path(folder)
     faults: list[Fault] = []
+    expect_folder(folder, "meta.json and requests.jsonl")
     meta = _meta(folder / "meta.json", faults)
     passage = None
     try:
@@ -236,7 +237,7 @@ def _meta(path: Path, faults: list[Fault]) -> _Meta:
             return _Meta(found, path, faults)
         faults.append(Fault("is no JSON object with the run's engine_kwargs", path))
     except OSError as error:
-        faults.append(Fault(f"cannot be read: {error.strerror}", path))
+        faults.append(unreadable(error, path))
     except ValueError as error:
         faults.append(Fault(f"is no JSON: {error}", path))
     return _Meta({}, path, faults)

@@ -47,3 +47,21 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """Return `` - did you mean 'x'?`` for the nearest allowed word, or an empty string if none is near."""
     near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
     return f" - did you mean {near[0]!r}?" if near else ""
+
+
+def unreadable(error: Exception, file: str | Path) -> Fault:
+    """Return the fault of a file that could not be read, in the system's words, without numbers and repeated names."""
+    return Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", file)
+
+
+def expect_folder(folder: Path, holding: str) -> None:
+    """Refuse a folder that is not there in one line, before each of its files is missed.
+
+    Raises
+    ------
+    BadInput
+        If there is none.
+    """
+    if not folder.is_dir():
+        what = "is a file, no folder" if folder.exists() else "no such folder"
+        raise BadInput(Fault(f"{what}, so no {holding}", folder))

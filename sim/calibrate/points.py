@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.hardware import BYTES, Gpu, Model, find_gpu, find_model
-from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.errors import BadInput, Fault, did_you_mean, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _text(path: Path) -> str:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         return raw.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise BadInput(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
 
 
 def _table(path: Path, given: Given, where: Mapping[str, str]) -> list[Point]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def read(path: Path) -> Recording:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(Fault(f"cannot be read: {error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     except ValueError as error:
         raise BadInput(Fault(f"is no JSON: {error}", path)) from None
     try:

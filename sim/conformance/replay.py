@@ -12,7 +12,7 @@ from policies import limits
 from policies.output import Call, FinishReason, Kind, Response, Send
 from sim.conformance.client import NotReplayed, Replay, client_of
 from sim.conformance.recording import Recording, Sent, read
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, expect_folder, unreadable
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -89,6 +89,7 @@ def run(folder: Path, version: str | None = None) -> Report:
     BadInput
         For a folder without them, files that cannot be read, or a version that no recording has: all at once.
     """
+    expect_folder(folder, "recordings (recorded/*.json) and model_limits.json")
     paths = sorted((folder / "recorded").glob("*.json"))
     faults = [] if paths else [Fault("holds no recordings: recorded/*.json is expected in it", folder)]
     recordings = []
@@ -140,7 +141,7 @@ def _models(path: Path) -> dict[str, Any]:
     try:
         models = json.loads(path.read_text(encoding="utf-8"))["models"]
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(Fault(f"cannot be read: {error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(Fault(f'is no table of model limits, JSON with "models": {error}', path)) from None
     if not isinstance(models, dict) or not all(isinstance(by_version, dict) for by_version in models.values()):

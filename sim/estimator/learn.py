@@ -11,7 +11,7 @@ import pandas as pd
 
 from policies.tokens import Table, estimator_named
 from sim.estimator.evaluate import script_of
-from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.errors import BadInput, Fault, did_you_mean, unreadable
 from workloads.tokens.corpora import Chunk, own_corpus, read_corpus
 
 COLUMNS: Final = ("class", "chars", "tokens")
@@ -58,7 +58,7 @@ def read_log(file: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file, dtype=str)
     except OSError as error:
-        raise BadInput(Fault(f"cannot be read: {error.strerror or error}", file=file)) from None
+        raise BadInput(unreadable(error, file)) from None
     except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise BadInput(Fault(f"no table: {error}".splitlines()[0], file=file)) from None
     lacks = [c for c in COLUMNS if c not in frame.columns]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from sim.hardware.gpu import BYTES, Gpu
 from sim.hardware.model import Model
-from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.errors import BadInput, Fault, did_you_mean, unreadable
 
 T = TypeVar("T", bound=Gpu | Model)
 
@@ -183,7 +183,7 @@ def read_config(path: str | Path) -> dict[str, object]:
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(Fault(f"cannot be read: {error.strerror}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
         raise BadInput(Fault(f"is no JSON: {error}", path, line)) from None

@@ -12,7 +12,7 @@ from sim.hardware import Gpu, Model
 from sim.steptime.base import Chunk, Provenance, Segment, StepTime
 from sim.steptime.line import Line
 from sim.steptime.roofline import Roofline
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, unreadable
 
 KINDS = ("line", "roofline")
 
@@ -85,7 +85,7 @@ def read_calibration(path: str | Path) -> Mapping[str, Any]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(Fault(f"is no TOML: {error}", path)) from None
     faults = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from sim.hardware import Model
 from sim.steptime.attention import AXES, Attention, holes
 from sim.steptime.curve import Curve, total
-from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.errors import BadInput, Fault, did_you_mean, unreadable
 
 ONCE: Mapping[str, int] = {"embedding": 1, "final_layernorm": 1}
 """How often an operator runs in a step, by the step's tokens."""
@@ -111,7 +111,7 @@ def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> list[tuple
                 elif cells:
                     faults.append(Fault(f"has {len(cells)} of {len(header)} columns", path, reader.line_num))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        faults.append(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", path))
+        faults.append(unreadable(error, path))
         return []
     if not rows and not faults:
         faults.append(Fault("has no rows", path))

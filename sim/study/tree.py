@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sim.study import positions
-from workloads.errors import BadInput, Fault, did_you_mean
+from workloads.errors import BadInput, Fault, did_you_mean, unreadable
 
 ARM_TAGS = ("name", "kind", "engine")
 """A table of an arm that gives one of these another value replaces the base's table instead of merging with it."""
@@ -102,7 +102,7 @@ def read(path: Path, label: Path) -> Node:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise BadInput(Fault(f"cannot be read: {error.strerror}", label)) from None
+        raise BadInput(unreadable(error, label)) from None
     except UnicodeDecodeError as error:
         raise BadInput(Fault(f"is not UTF-8 text (byte {error.start})", label)) from None
     return parse(text, label, path.parent)

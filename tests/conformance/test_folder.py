@@ -104,6 +104,13 @@ def test_an_empty_or_absent_folder_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "absent")
 
 
+def test_an_absent_folder_is_missed_once_and_an_empty_one_for_what_it_lacks(tmp_path: Path) -> None:
+    for place, faults in ((tmp_path / "absent", 1), (tmp_path, 2)):
+        with pytest.raises(BadInput, match=r"no recordings[\s\S]*model_limits") as raised:
+            run(place)
+        assert len(raised.value.faults) == faults
+
+
 def replayed(tmp_path: Path, **of_case) -> str:
     """Return the first difference between what a case sends and the requests that it is expected to send."""
     return run(folder(tmp_path, case(**of_case))).cases[0].reason

@@ -362,3 +362,9 @@ def test_a_profile_for_other_gpus_and_a_missing_link_are_refused(tmp_path, monke
         with pytest.raises(SystemExit):
             main()
         assert message in capsys.readouterr().err
+
+
+def test_an_absent_run_is_missed_once(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such folder") as raised:
+        read_run(tmp_path / "absent")
+    assert len(raised.value.faults) == 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, unreadable
 
 MAX_LINE = 64 * 2**20  # bytes of one line
 MAX_RATIO = 200  # bytes out of a compressed file for each byte in; logs compress 5 to 30 times, a bomb 1,000 times
@@ -125,7 +125,7 @@ def open_bytes(path: str | Path) -> io.BufferedReader:
             raise BadInput(Fault("is a folder, not a file", path))
         raw = Path(path).open("rb")  # noqa: SIM115 - the caller closes what it reads
     except OSError as error:
-        raise BadInput(Fault(f"cannot be read: {error.strerror or error}", path)) from None
+        raise BadInput(unreadable(error, path)) from None
     head = raw.peek(8)
     refused = (
         "is empty"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workloads.errors import BadInput, Fault
+from workloads.errors import BadInput, Fault, unreadable
 
 CHUNK: Final = 1000
 STRESS: Final = "h_"
@@ -67,7 +67,7 @@ def read_text(file: Path) -> str:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise BadInput(Fault(f"cannot be read: {error.strerror}", file=file)) from None
+        raise BadInput(unreadable(error, file)) from None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
