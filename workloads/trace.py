@@ -107,6 +107,18 @@ class Segments:
         if len(self.tokens) != m or (m and self.tokens.min() < 1) or self.block < 1:
             raise ValueError("every segment needs a token count of at least 1, and block must be at least 1")
 
+    @classmethod
+    def blocks(cls, offsets: Ints, ids: Ints, prompt_tokens: Ints, block: int) -> Self:
+        """Return prompts cut into blocks from their start; the last of a row is partial where the prompt ends in it.
+
+        A row has no more blocks than its prompt needs.
+        """
+        tokens = np.full(len(ids), block, np.int64)
+        counts = np.diff(offsets)
+        filled = counts > 0
+        tokens[offsets[1:][filled] - 1] = np.minimum(block, prompt_tokens - block * (counts - 1))[filled]
+        return cls(offsets, ids, tokens, block)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

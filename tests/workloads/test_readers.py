@@ -377,6 +377,68 @@ def test_the_fast_path_and_the_careful_one_agree(rows: list) -> None:
             assert np.array_equal(fast.columns[name], careful.columns[name])
 
 
+ODD = ["-0", "-0.0", "5.0", "1e2", "1E400", "NaN", "Infinity", "null", "true", '"5"', "01", "[5]", "{}", "100000001"]
+PLAIN_BLOCKS = [("0", ""), ("5", "3"), ("512", "-9"), ("1024", f"1, {2**63 - 1}")]
+ODD_BLOCKS = [("5", value) for value in ["", "1, 2", str(2**63), "1.0", "null", "true", "[1]", "1,"]]
+ENDS = [
+    "}\n",
+    "} \n",
+    "}\r\n",
+    "}\n\n",
+    "}",
+    "},",
+    "\n}\n",
+    ', "x": 1}\n',
+    ', "input_length": 5}\n',
+    ', "x": {}}\n',
+    "\n",
+]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.one_of(st.integers(0, 10**12).map(str), st.floats(0, 1e12).map(repr)),
+                st.sampled_from(PLAIN_BLOCKS),
+                st.integers(0, 9).map(str),
+                st.just("}\n"),
+            ),
+            st.tuples(
+                st.sampled_from(["7", "7", *ODD]),
+                st.sampled_from([*PLAIN_BLOCKS, *ODD_BLOCKS, *((value, "1") for value in ODD)]),
+                st.sampled_from(["1", "1", *ODD]),
+                st.sampled_from(["}\n", "}\n", *ENDS]),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_the_fast_path_for_blocks_and_the_careful_one_agree(rows: list) -> None:
+    """What the fast path accepts, the careful one finds without a fault and reads alike, to the last bit."""
+    from workloads.readers.faults import FaultLog
+    from workloads.readers.mooncake import BLOCK, _careful, _fast
+    from workloads.readers.stream import Chunk
+
+    text = '{{"timestamp": {}, "input_length": {}, "output_length": {}, "hash_ids": [{}]{}'
+    chunk = Chunk(2, "".join(text.format(at, n, out, ids, end) for at, (n, ids), out, end in rows).encode())
+    fast, log = _fast(chunk, BLOCK), FaultLog("log")
+    if fast is not None:
+        careful = _careful(chunk, BLOCK, log)
+        assert not log.count
+        assert [column.tobytes() for column in fast] == [column.tobytes() for column in careful]
+
+
+def test_the_fast_path_takes_plain_blocks() -> None:
+    from workloads.readers.mooncake import BLOCK, _fast
+    from workloads.readers.stream import Chunk
+
+    rows = _fast(Chunk(1, SAMPLES["mooncake"][0]), BLOCK)
+    assert rows is not None
+    assert rows.ids.tolist() == [0, 1, 0, 2]
+
+
 def test_reading_is_streamed(tmp_path) -> None:
     """A generated log of 40 MB is read in far less memory than its size: rows are 24 bytes, lines are 100."""
     path = tmp_path / "big.csv.gz"

@@ -27,7 +27,7 @@ def read(chunks: Iterator[Chunk], build: Build) -> Recording:
     """Return the turns; a session is a chain of turns through parent_chat_id."""
     lines, arrival, prompt, output, session = array("q"), array("d"), array("q"), array("q"), array("q")
     kinds: list[str] = []
-    offsets, ids, sizes = array("q", [0]), array("q"), array("q")
+    offsets, ids = array("q", [0]), array("q")
     root: dict[int, int] = {}
     for record in records(chunks, build.log):
         chat = record.need("chat_id", whole, 0)
@@ -36,7 +36,7 @@ def read(chunks: Iterator[Chunk], build: Build) -> Recording:
         tokens = record.need("input_length", values.tokens, 0)
         answer = record.need("output_length", values.tokens, 0)
         kind = record.get("type", values.text, "unknown")
-        hashes: list[int] = record.need("hash_ids", block_ids, [])
+        hashes = record.need("hash_ids", block_ids, ())
         if chat in root:
             record.fault("chat_id", f"{chat} stands already further up", "duplicate id")
         if len(hashes) > -(-tokens // BLOCK):
@@ -53,7 +53,6 @@ def read(chunks: Iterator[Chunk], build: Build) -> Recording:
         session.append(root[chat])
         kinds.append(kind or "unknown")
         ids.extend(hashes)
-        sizes.extend(min(BLOCK, tokens - BLOCK * i) for i in range(len(hashes)))
         offsets.append(len(ids))
     return build.ordered(
         np.asarray(lines),
@@ -62,7 +61,7 @@ def read(chunks: Iterator[Chunk], build: Build) -> Recording:
         output_tokens=np.asarray(output),
         kind=Labels.of(kinds),
         session=np.asarray(session),
-        segments=Segments(np.asarray(offsets), np.asarray(ids), np.asarray(sizes), BLOCK),
+        segments=Segments.blocks(np.asarray(offsets), np.asarray(ids), np.asarray(prompt), BLOCK),
     )
 
 
