@@ -196,6 +196,8 @@ class Plan:
     room: int | None
 
 
+# Of every call: to look a member up in its enumeration takes as long as ten of the machine's other lines.
+_READY, _START, _ENDED, _LENGTH = State.READY, Event.START, Event.COMPLETE, FinishReason.LENGTH
 _COMPLETE = {finish: Done(Outcome.COMPLETE, finish) for finish in FinishReason}
 _SPENT = Done(Outcome.TRUNCATED, FinishReason.LENGTH)
 _NOTICES = {ErrorKind.TOO_LONG: TOO_LONG, ErrorKind.NO_ROOM: TOO_LONG}
@@ -225,7 +227,7 @@ class Machine:
     def __init__(self, plan: Plan, prompt_tokens: int) -> None:
         self._plan = plan
         self._prompt = prompt_tokens
-        self._state = State.READY
+        self._state = _READY
         self._rung = 0
         self._last = plan.rungs[0]
 
@@ -246,7 +248,7 @@ class Machine:
         if send is None:
             self._state = _next(self._state, Event.NO_ROOM)
             return Fail(ErrorKind.NO_ROOM, notice=TOO_LONG, alert=False)
-        self._state = _next(self._state, Event.START)
+        self._state = _next(self._state, _START)
         self._last = send
         return send
 
@@ -269,11 +271,11 @@ class Machine:
             trouble = self.trouble(response)
             if trouble is not None:
                 return self._failed(response, trouble)
-        if response.finish is FinishReason.LENGTH or (
+        if response.finish is _LENGTH or (
             response.tool_calls and not all(call.complete for call in response.tool_calls)
         ):  # a provider may say `stop` or `tool_calls` although a call's arguments are cut
             return self._truncated(response)
-        self._state = _next(self._state, Event.COMPLETE)
+        self._state = _next(self._state, _ENDED)
         return _COMPLETE[response.finish]
 
     def _failed(self, response: Response, error: ErrorKind) -> Decision:

@@ -37,6 +37,8 @@ _KIND = {kind: code for code, kind in enumerate(KINDS)}
 _FINISH = {finish: code for code, finish in enumerate(FINISHES)}
 _REFUSAL = {reason: code for code, reason in enumerate(REFUSALS)}
 COMPLETE, TRUNCATED, REJECTED, FAILED, ABANDONED = range(len(OUTCOMES))
+_OUTCOME = {Outcome.COMPLETE: COMPLETE, Outcome.TRUNCATED: TRUNCATED, Outcome.PARTIAL: TRUNCATED}
+_INITIAL, _LENGTH = Kind.INITIAL, FinishReason.LENGTH  # of every request: a look into an enumeration takes its time
 _NO_ROOM = _REFUSAL["no room for an answer"]
 
 
@@ -345,8 +347,8 @@ class OpenCall:
                     work.reserved_token_s,
                 )
             )
-        if self.sent.kind is Kind.INITIAL:
-            self.first_truncated = finish is FinishReason.LENGTH
+        if self.sent.kind is _INITIAL:
+            self.first_truncated = finish is _LENGTH
         self.attempts += 1
         self.reserved += work.reserved_token_s
 
@@ -377,8 +379,7 @@ class OpenCall:
 
     def _end(self, decision: Done | Reject | Fail, output: int) -> None:
         if isinstance(decision, Done):
-            complete = decision.outcome is Outcome.COMPLETE
-            self._record(COMPLETE if complete else TRUNCATED, self.kept + output)
+            self._record(_OUTCOME[decision.outcome], self.kept + output)
         elif isinstance(decision, Reject):
             self.discarded += self.kept + output
             self._record(REJECTED, 0)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
 
 import simpy
 
 from policies.output import ErrorKind, FinishReason, Response
-from sim.clock import COMPLETION, SCHEDULING, Clock, Moment
+from sim.clock import SCHEDULING, Clock, Moment
 from sim.replica.kv import LONGEST_RUN, UNBOUNDED, Growth, Pool
 from sim.replica.prefix_cache import Found, Lease, PrefixCache, Prompt
 from sim.replica.server import Server
@@ -33,7 +33,7 @@ NOBODY: Sequence[tuple[Work, int]] = ()
 
 
 class Replica:
-    """A SimPy process that serves requests under one admission rule and one step-time model.
+    """Serves requests in simulated time under one admission rule and one step-time model.
 
     Parameters
     ----------
@@ -59,29 +59,36 @@ class Replica:
     """
 
     __slots__ = (
-        "_alarm",
         "_base",
+        "_boundary",
         "_budget",
         "_cache",
         "_certain",
         "_changes",
         "_choose",
+        "_closed",
         "_context",
         "_cut",
         "_decoding",
+        "_done",
         "_ends",
         "_entries",
         "_given_up",
         "_growth",
         "_idle",
+        "_knows",
         "_lacking",
         "_longest",
+        "_most_tokens",
+        "_need",
         "_outlook",
         "_partial",
         "_piecewise",
         "_pool",
         "_prompts",
+        "_queue",
         "_running",
+        "_runs",
         "_sealed",
         "_segment",
         "_slope",
@@ -116,10 +123,15 @@ class Replica:
         self._certain = 0 if least > self._pool.blocks else self._pool.blocks * server.block_tokens
         self._spare = server.rule.spare(self._pool.blocks)
         self._choose = VICTIMS[server.victim or server.rule.victim]
+        self._runs, self._queue, self._done = self.timeline.runs, self.timeline.queue, self.timeline.steps
         self._outlook = server.rule.outlook()
         self._lacking: float | None = None  # tokens that the head of the queue lacks beside the outlook
+        self._need = server.rule.need
+        self._closed = server.rule.closed
+        self._knows = server.rule.knows
         self._stay = server.rule.stay
         self._piecewise = server.rule.piecewise and server.chunked_prefill
+        self._most_tokens = server.max_num_batched_tokens
         self._longest = 1 if stepped else LONGEST_RUN if server.rule.grows else UNBOUNDED
         self._submitted = 0
         self._cut: dict[int, Response] = {}  # responses are values: equal ones are shared
@@ -142,9 +154,8 @@ class Replica:
         self._base = self._slope = 0.0
         self._prompts: Sequence[tuple[Work, int]] = NOBODY
         self._budget = 0  # tokens that its iterations leave free
-        self._idle = False
-        self._alarm: simpy.Event = simpy.Event(clock)
-        clock.process(self._serve())
+        self._idle = True
+        self._boundary = clock.timer(self._end_run)
 
     # ------------------------------------------------------------------ what clients see
 
@@ -171,24 +182,24 @@ class Replica:
         now = self.clock.now
         self._submitted = number = self._submitted + 1
         work = Work(number, prompt, max_tokens, now, None if self._cache is None else segments)
-        if server.rule.knows:
+        if self._knows:
             work.limit = server.rule.told(true_tokens, max_tokens)
         if prompt + max_tokens > server.window:
             self._refuse(work, BEYOND_WINDOW, answer)
         elif (
             prompt + max_tokens > self._certain  # what is not larger fits an empty pool
-            and server.rule.need(prompt, work.limit, work.limit - 1, server.block_tokens) > self._pool.blocks
+            and self._need(prompt, work.limit, work.limit - 1, server.block_tokens) > self._pool.blocks
         ):
             self._refuse(work, BEYOND_POOL, answer)
         else:
             self._sealed[number] = (true_tokens, answer)
             waiting = self._waiting
             waiting.append(work)
-            queue = self.timeline.queue
+            queue = self._queue
             queue.rows.append(queue.pack(now, len(waiting)))
             if self._idle:
                 self._idle = False
-                Moment.instead(self._alarm, now, SCHEDULING)
+                Moment(self.clock, now, SCHEDULING).callbacks.append(self._go_on)
             elif self._steps > 1 and (
                 # Whether it fits is seen there; one boundary too many costs less than to look twice.
                 (self._budget > 0 and len(waiting) == 1 and len(self._running) < server.max_num_seqs)
@@ -228,9 +239,10 @@ class Replica:
 
     def close(self) -> Series:
         """Return what happened over time, up to the end of the run in progress. The replica is of no use afterwards."""
-        if self._steps:
-            self._log(self._steps)
-        return self.timeline.close(self._time_after(self._steps) if self._steps else self.clock.now)
+        if not self._steps:
+            return self.timeline.close(self.clock.now)
+        self._done.append(self._steps)
+        return self.timeline.close(self._time_after(self._steps))
 
     @property
     def submitted(self) -> int:
@@ -247,61 +259,73 @@ class Replica:
         """Requests in the batch now."""
         return len(self._running)
 
-    # ------------------------------------------------------------------ the process
+    # ------------------------------------------------------------------ from run to run
 
-    def _serve(self) -> Generator[simpy.Event, None, None]:
+    def _end_run(self) -> None:
+        """Account for the run that ends now, and go on."""
+        now = self.clock.now
+        self._complete(now)
+        if self.clock.quiet():
+            self._go_on()
+        else:
+            Moment(self.clock, now, SCHEDULING).callbacks.append(self._go_on)
+
+    def _go_on(self, _: simpy.Event | None = None) -> None:
+        """Schedule run after run until one ends after something else has happened, or there is nothing to do."""
         clock = self.clock
         now = clock.now
-        while True:
-            end = self._schedule(now)
-            if end is None:
-                self._idle = True
-                self._alarm = simpy.Event(clock)
-                yield self._alarm
-                now = clock.now
-                continue
-            if clock.skip(end):
-                now = end
-            else:
-                self._alarm = Moment(clock, end, COMPLETION)
-                yield self._alarm
-                now = clock.now
+        while (end := self._schedule(now)) is not None:
+            if not clock.skip(end):
+                self._boundary.set(end)
+                return
+            now = end
             self._complete(now)
             if not clock.quiet():
-                yield Moment(clock, now, SCHEDULING)
+                Moment(clock, now, SCHEDULING).callbacks.append(self._go_on)
+                return
+        self._idle = True
 
-    def _schedule(self, now: float) -> float | None:
+    def _schedule(self, now: float, short: bool = False) -> float | None:
         """Decide the next run: who advances, who enters, how many equal iterations follow.
+
+        Parameters
+        ----------
+        now
+            When it begins, seconds.
+        short
+            Whether the pool is known to be short of blocks for the next iteration.
 
         Returns
         -------
         float or None
             When it ends, seconds; None if there is nothing to do.
         """
-        growth, pool, size = self._growth, self._pool, self._pool.block_tokens
-        decoding, context = self._decoding, self._context
-        # Far from the end of the pool a bound will do, here and below: no last block has more free than its tokens.
-        preempted = (
-            growth is not None and context + decoding * size > (pool.blocks - pool.held) * size and self._lacks(0)
-        )
-        if preempted:
-            self._make_room(now)
-        if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
-            self._preempt(self._partial, now)
-            preempted = True
-        self._lacking = None
-        self._prompts = prompts = self._gather(now, not preempted) if self._waiting or self._partial else NOBODY
+        growth, pool = self._growth, self._pool
+        prompts: Sequence[tuple[Work, int]] = NOBODY
         steps = self._longest
-        # Who was preempted may enter at the very next look, without a completion: a first piece needs little room, and
-        # a beginning that others share or the cache still holds needs none.
-        if preempted:
-            decoding, context = self._decoding, self._context
-            if self._piecewise or self._cache is not None or self._outlook is not None:
+        if short or self._waiting or self._partial is not None:
+            preempted = growth is not None and (short or self._lacks(0))
+            if preempted:
+                self._make_room(now)
+            if self._piecewise and self._partial is not None and not self._extend(self._partial, now):
+                self._preempt(self._partial, now)
+                preempted = True
+            self._lacking = None
+            prompts = self._gather(now, not preempted)
+            # Who was preempted may enter at the very next look, without a completion: a first piece needs little room,
+            # and a beginning that others share or the cache still holds needs none.
+            if preempted and (self._piecewise or self._cache is not None or self._outlook is not None):
                 steps = 1
+        decoding, context = self._decoding, self._context
+        stored = rise = 0
         if prompts:
-            chunks = [(tokens, work.past) for work, tokens in prompts]
+            chunks = []
+            for work, tokens in prompts:
+                past = work.past
+                chunks.append((tokens, past))
+                stored += tokens + past
+                rise += tokens
             base, slope, valid = self._segment(decoding, context, chunks)
-            work, tokens = prompts[0]
             # Equal pieces of one prompt that fill the budget: nobody else enters before it is computed.
             alone = self._budget <= 0 and len(prompts) == 1 and not self._piecewise
             alike = work.todo // tokens if alone else 1
@@ -309,7 +333,7 @@ class Replica:
                 steps = alike
         elif decoding:
             base, slope, valid = self._segment(decoding, context)
-            self._budget = self.server.max_num_batched_tokens - decoding
+            self._budget = self._most_tokens - decoding
         else:
             if self._outlook is not None:
                 self._outlook.rest()
@@ -323,15 +347,39 @@ class Replica:
             left = ends[0][0] - self.iterations
             if left < steps:
                 steps = left
-            if growth is not None and context + decoding * (steps + size) > (pool.blocks - pool.held) * size:
-                free = pool.blocks - pool.held - growth.held(self.iterations, context)
-                steps = min(steps, growth.reach(self.iterations, decoding, free + growth.now(self.iterations)))
-            if self._lacking is not None and self._outlook is not None:
-                lacking = self._lacking - decoding * (size - 1)  # blocks may take so much later than tokens come
+            if self._outlook is not None and self._waiting and self._lacking is not None:
+                lacking = self._lacking - decoding * (pool.block_tokens - 1)  # blocks may take so much later
                 steps = min(steps, self._outlook.earliest(lacking, decoding, self.iterations))
+        if growth is not None:
+            # Far from the end of the pool a bound will do, here and below: no last block has more free than its tokens.
+            size = pool.block_tokens
+            if context + decoding * (steps + size) > (pool.blocks - pool.held) * size:
+                free = pool.blocks - pool.held - growth.held(self.iterations, context)
+                reach = growth.reach(self.iterations, decoding, free + growth.now(self.iterations))
+                if reach < 1:
+                    return self._schedule(now, short=True)
+                if reach < steps:
+                    steps = reach
+        self._prompts = prompts
         self._steps = steps
         self._started_s = now
-        self._base, self._slope = base, slope
+        self._base = base
+        self._slope = slope
+        runs = self._runs
+        runs.rows.append(
+            runs.pack(
+                now,
+                base,
+                slope,
+                decoding,
+                len(self._running),
+                context,
+                stored,
+                rise,
+                pool.held,
+                len(self._changes),
+            )
+        )
         return now + (steps * base + (steps * (steps - 1) >> 1) * slope)
 
     def _gather(self, now: float, open_: bool) -> Sequence[tuple[Work, int]]:
@@ -341,15 +389,15 @@ class Replica:
         first that does not fit; nobody enters when the scheduler has just preempted somebody (``open_`` is false).
         """
         server, waiting, running, pool = self.server, self._waiting, self._running, self._pool
-        cache, piecewise, need, size = self._cache, self._piecewise, server.rule.need, pool.block_tokens
-        budget = server.max_num_batched_tokens - self._decoding
+        cache, piecewise, need, size = self._cache, self._piecewise, self._need, pool.block_tokens
+        budget = self._most_tokens - self._decoding
         prompts: list[tuple[Work, int]] = []
         if self._partial is not None:
             work = self._partial
             tokens = min(work.todo, budget)
             budget -= tokens
             prompts.append((work, tokens))
-        open_ = open_ and not (server.rule.closed and running)
+        open_ = open_ and not (self._closed and running)
         outlook, expected, may = self._outlook, 0.0, 0
         if outlook is not None and open_:
             expected = outlook.tokens(self.iterations)
@@ -396,7 +444,7 @@ class Replica:
             self.most_running = len(running)
         if server.max_waiting is not None:
             self._turn_away(server.max_waiting)
-        queue = self.timeline.queue
+        queue = self._queue
         queue.rows.append(queue.pack(now, len(waiting)))
         return prompts
 
@@ -419,7 +467,10 @@ class Replica:
     def _complete(self, now: float) -> None:
         """Account for the run that ends now; end answers, turn computed prompts into decoding requests."""
         steps, iteration = self._steps, self.iterations
-        self._log(steps)
+        done = self._done
+        done.append(steps)
+        if len(done) >= BLOCK:
+            self.timeline.settle()
         if self._cache is not None:  # what grew in the run took the oldest blocks before anybody gives some back
             self._reclaim(self._cache, iteration + steps - 1, self._context + self._decoding * (steps - 1))
         self.iterations = iteration = iteration + steps
@@ -446,32 +497,6 @@ class Replica:
             if not work.todo:
                 self._produce(work, now)
 
-    def _log(self, steps: int) -> None:
-        """Log the first ``steps`` iterations of the run in progress."""
-        stored = rise = 0
-        for work, tokens in self._prompts:
-            stored += tokens + work.past
-            rise += tokens
-        timeline = self.timeline
-        runs = timeline.runs
-        runs.rows.append(
-            runs.pack(
-                self._started_s,
-                self._base,
-                self._slope,
-                steps,
-                self._decoding,
-                len(self._running),
-                self._context,
-                stored,
-                rise,
-                self._pool.held,
-                len(self._changes),
-            )
-        )
-        if len(runs.rows) >= BLOCK:
-            timeline.settle()
-
     # ------------------------------------------------------------------ a request's life
 
     def _forget(self, work: Work, now: float) -> None:
@@ -479,7 +504,7 @@ class Replica:
         waiting = self._waiting
         first = waiting[0] is work
         waiting.remove(work)
-        queue = self.timeline.queue
+        queue = self._queue
         queue.rows.append(queue.pack(now, len(waiting)))
         if first and waiting and self._steps > 1:  # whether the next one fits is seen there
             self._end_run_at_next_boundary(now)
@@ -524,16 +549,16 @@ class Replica:
             kept, loose = found.tokens, found.loose
         if self._piecewise:
             piece = min(work.prompt + work.generated, kept + budget)
-            blocks = self.server.rule.need(piece, work.limit, 0, size)
+            blocks = self._need(piece, work.limit, 0, size)
         else:
-            blocks = self.server.rule.need(work.prompt, work.limit, work.generated, size)
+            blocks = self._need(work.prompt, work.limit, work.generated, size)
         return blocks - kept // size, loose, found
 
     def _extend(self, work: Work, now: float) -> bool:
         """Charge the next piece of a prompt; return whether the pool had the blocks."""
         pool, size = self._pool, self._pool.block_tokens
-        tokens = min(work.todo, self.server.max_num_batched_tokens - self._decoding)
-        whole = self.server.rule.need(work.past + tokens, work.limit, 0, size)
+        tokens = min(work.todo, self._most_tokens - self._decoding)
+        whole = self._need(work.past + tokens, work.limit, 0, size)
         more = whole - work.found // size - work.blocks
         if self._lacks(more):
             return False
@@ -547,7 +572,7 @@ class Replica:
         work.last_token_s = now
         self._let_go(work)
         self._waiting.append(work)
-        queue = self.timeline.queue
+        queue = self._queue
         queue.rows.append(queue.pack(now, len(self._waiting)))
 
     def _hold(self, work: Work, found: Found) -> None:
@@ -758,4 +783,4 @@ class Replica:
             end = before
         if steps < self._steps:
             self._steps = steps
-            self._alarm = Moment.instead(self._alarm, end, COMPLETION)
+            self._boundary.set(end)

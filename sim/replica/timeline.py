@@ -30,7 +30,6 @@ RUN = np.dtype(
         ("start_s", "f8"),  # when it began
         ("base_s", "f8"),  # time of its first iteration
         ("slope_s", "f8"),  # what each further iteration takes more
-        ("steps", "i8"),  # iterations
         ("decoding", "i8"),  # requests that make a token in each
         ("running", "i8"),  # requests in the batch
         ("context", "i8"),  # tokens of the decoding requests when it began
@@ -40,7 +39,7 @@ RUN = np.dtype(
         ("changes", "i8"),  # of the classes of growing requests before it, since the log was last read
     ]
 )
-"""What is logged of a run."""
+"""What is logged of a run when it begins. How many iterations it has, one knows when it ends."""
 
 QUEUE = np.dtype([("time_s", "f8"), ("waiting", "i8")])
 """When the queue changed, and how many waited from then on."""
@@ -135,6 +134,8 @@ class Timeline:
     ----------
     runs, queue, stalls
         Logs of :data:`RUN`, :data:`QUEUE` and :data:`STALL`, in order of time.
+    steps
+        Iterations of each of ``runs``, added when it ends.
     """
 
     def __init__(self, tick_s: float, block_tokens: int, changes: list[int] | None = None) -> None:
@@ -142,8 +143,9 @@ class Timeline:
         self.runs = Log(RUN, self._settle_runs)
         self.queue = Log(QUEUE, self._settle_queue)
         self.stalls = Log(STALL, self._settle_stalls)
+        self.steps: list[int] = []
         self._changes = changes
-        self._counts = np.zeros(block_tokens, dtype=np.int64)  # of the classes, up to the last settled run
+        self._counts = np.zeros(block_tokens, dtype=np.int32)  # of the classes, up to the last settled run
         self._iterations = 0
         self._waiting: tuple[float, int] = (0.0, 0)  # the last change of the queue that was settled
         self.block_tokens = block_tokens
@@ -219,9 +221,11 @@ class Timeline:
         self._count(tick, log["length_s"], zero.astype(float), zero, zero + 1, zero + 1, zero)
 
     def _settle_runs(self, log: Rows) -> None:
-        start, base, slope, steps, decoding, running, context, stored, rise, held, changes = (
+        start, base, slope, decoding, running, context, stored, rise, held, changes = (
             log[name] for name in RUN.names or ()
         )
+        steps = np.array(self.steps, dtype=np.int64)
+        self.steps.clear()
         reserved = held * self.block_tokens
         grown = None
         if self._changes is not None:
@@ -269,16 +273,17 @@ class Timeline:
         ``before`` counts the changes before each run.
         """
         size = self.block_tokens
-        counts = np.zeros((len(steps) + 1, size), dtype=np.int64)  # the last: after the last run
+        twice = np.zeros((len(steps) + 1, 2 * size), dtype=np.int32)  # so that any rotation of the classes is one slice
+        counts = twice[:, :size]  # the last: after the last run
         run = np.searchsorted(before, np.arange(len(changes)), side="right")
         np.add.at(counts, (run, np.where(changes < 0, ~changes, changes)), np.where(changes < 0, -1, 1))
         counts[0] += self._counts
-        counts = np.cumsum(counts, axis=0)
-        self._counts = counts[-1]
+        np.cumsum(counts, axis=0, out=counts)
+        twice[:, size:] = counts
+        self._counts = counts[-1].copy()
         passed = self._iterations + np.concatenate([[0], np.cumsum(steps)])
         self._iterations = int(passed[-1])
         first = (2 - passed[:-1]) % size
-        twice = np.concatenate([counts, counts], axis=1)  # so that any rotation of the classes is one slice
         rotated: Ints = sliding_window_view(twice, size, axis=1)[np.arange(len(first)), first]
         return rotated
 

@@ -175,12 +175,13 @@ class Roofline:
         compute, compute_slope = self._decode_pair_s * context * each, self._decode_pair_s * tokens
         stored, stored_slope = context, decodes
         if chunks:
+            rows += len(chunks)
+            requests += len(chunks)
             for size, past in chunks:
                 tokens += size
-                rows += 1
-                requests += 1
-                compute += self._prompt_pair_s * size * (past + size / 2)
-                compute_slope += self._prompt_pair_s * size * size
+                rise = self._prompt_pair_s * size
+                compute += rise * (past + size / 2)
+                compute_slope += rise * size
                 stored += past
                 stored_slope += size
             base = self._products_s(tokens, rows, requests)

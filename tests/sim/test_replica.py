@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from heapq import heappop
 from itertools import cycle
 
 import pytest
@@ -68,11 +67,7 @@ def simulate(
     for index, (at, prompt, max_tokens, true) in enumerate(arrivals):
         arrival = (index, prompt, max_tokens, true)
         Moment(clock, at).callbacks.append(lambda _, arrival=arrival: call(*arrival))
-    while clock._queue:  # up to the last event that anybody waits for
-        if getattr(clock._queue[0][3], "moved", False):
-            heappop(clock._queue)
-        else:
-            clock.step()
+    clock.run()
     return replica, rows
 
 
