@@ -156,13 +156,16 @@ class Guaranteed:
 
 UNIT: Final = 200
 """Parts of a token that the weights of a table are counted in: a pair's weight, up to 1.275 tokens, fits a byte."""
-_ADLER: Final = 256  # bytes whose sum stays under Adler-32's modulus 65,521, whatever they are
+_ADLER: Final = 65_520  # what Adler-32's halves, which are sums modulo a prime, count up to
 
 
-def byte_sum(values: bytes) -> int:
-    """Return the sum of bytes. Adler-32's lower half is just that, and nothing else in the library adds as fast."""
-    view = memoryview(values)
-    return sum(zlib.adler32(view[at : at + _ADLER], 0) & 0xFFFF for at in range(0, len(values), _ADLER))
+def byte_sum(values: bytes, largest: int = 255) -> int:
+    """Return the sum of bytes, none above `largest`.
+
+    Adler-32's lower half is just that, and nothing else in the library adds as fast.
+    """
+    size = _ADLER // max(largest, 1)
+    return sum([zlib.adler32(values[at : at + size], 0) & 0xFFFF for at in range(0, len(values), size)])
 
 
 @dataclass(frozen=True, slots=True)
