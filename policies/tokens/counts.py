@@ -34,7 +34,7 @@ _BEFORE: Final = (
 BEFORE: Final[tuple[str, ...]] = (*(name for name, _ in _BEFORE), "sign", "two", "more")
 """What stands before: a coarser kind; before the first character stands a line's end."""
 PAIRS: Final = 256
-BLOCK: Final = 32_768
+BLOCK: Final = 16_384
 """Characters that are counted at a time: the intermediate bytes stay in the cache."""
 
 
@@ -143,6 +143,7 @@ _ASCII_CELLS: Final = bytes(cell for cell, edge in enumerate(EDGES) if edge < 0x
 _ASCII: Final = bytes(range(0x80))
 _FOUR_BYTES: Final = bytes(range(0xF0, 0xF8))
 _MASK_F0: Final = bytes(0xFF if byte == 0xF0 else 0 for byte in range(256))
+_FAR: Final = bytes((INDEX[FAR],))
 _SECOND_CLASS: Final = bytes(INDEX[astral_class((byte & 0x3F) << 12)] for byte in range(256))
 
 
@@ -154,61 +155,66 @@ def without_ascii(text: str, utf8: bytes) -> tuple[str, bytes]:
     return utf8.decode("utf-8", "surrogatepass"), utf8
 
 
-def beyond_ascii(text: str, utf8: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (class number, characters) for the characters of a text that are not ASCII; a class may come twice."""
+def classes_beyond_ascii(text: str, utf8: bytes) -> tuple[bytes, int]:
+    """Return the class number of each character of a text that is not ASCII, in any order.
+
+    Also returns how many of `OTHER` are no characters: UTF-16 writes one beyond the basic plane as two surrogates,
+    which the cell table has told as others before the character itself is told.
+    """
     text, utf8 = without_ascii(text, utf8)
     utf16 = text.encode("utf-16-le", "surrogatepass")
     high = int.from_bytes(utf16[1::2].translate(_HIGH), "little")
     low = int.from_bytes(utf16[::2].translate(CELL_OF_LOW), "little")
     cells = (high | low).to_bytes(len(utf16) // 2, "little").translate(_CELL_CLASS, _ASCII_CELLS)
-    yield from histogram(cells)
-    if len(utf16) != 2 * len(text):
-        yield from _beyond_basic_plane(utf8)
+    if len(utf16) == 2 * len(text):
+        return cells, 0
+    far = classes_beyond_basic_plane(utf8)
+    return cells + far, 2 * len(far)
 
 
-def _beyond_basic_plane(utf8: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (class number, characters) beyond the basic plane.
-
-    UTF-16 writes each of them as two surrogates, which the cell table has counted as other characters; these are taken
-    off again, so that only surrogates that stand alone remain.
-    """
+def classes_beyond_basic_plane(utf8: bytes) -> bytes:
+    """Return the class number of each character beyond the basic plane, in any order."""
     utf8 = utf8.translate(None, _ASCII)
     far = len(utf8) - len(utf8.translate(None, _FOUR_BYTES))
     # The byte after 0xF0 tells the class of all that is in use; it is what remains under a mask moved on by one.
     mask = int.from_bytes(utf8.translate(_MASK_F0), "little") << 8
-    seconds = (int.from_bytes(utf8, "little") & mask).to_bytes(len(utf8), "little").translate(None, b"\0")
-    yield INDEX[OTHER], -2 * far
-    yield INDEX[FAR], far - len(seconds)
-    yield from histogram(seconds.translate(_SECOND_CLASS))
+    seconds = (int.from_bytes(utf8, "little") & mask).to_bytes(len(utf8), "little").translate(_SECOND_CLASS, b"\0")
+    return seconds.ljust(far, _FAR)
 
 
-def pair_codes(leads: bytes, before: int) -> tuple[bytes, int]:
-    """Return the pair code of each character, given its UTF-8 lead bytes and the lead code of what came before.
+def beyond_ascii(text: str, utf8: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (class number, characters) for the characters of a text that are not ASCII; a class may come twice."""
+    numbers, halves = classes_beyond_ascii(text, utf8)
+    yield from histogram(numbers)
+    yield INDEX[OTHER], -halves
+
+
+def pair_codes(codes: bytes, before: int) -> tuple[bytes, int]:
+    """Return the pair code of each character, given its lead codes and that of what came before.
 
     Also returns the last lead code, for the next block. Long integers serve as vectors of bytes.
     """
-    codes = leads.translate(LEAD_CODES)
     vector = int.from_bytes(codes, "little")
     shifted = (vector & _BEFORE_BITS) << 8 | before & 0xE0
-    pairs = ((vector & _KIND_BITS) | shifted).to_bytes(len(leads) + 1, "little")
+    pairs = ((vector & _KIND_BITS) | shifted).to_bytes(len(codes) + 1, "little")
     return pairs[:-1], codes[-1]
 
 
 def pieces(text: str) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield a text block by block: the block, its UTF-8 form, the first bytes of its characters."""
+    """Yield a text block by block: the block, its UTF-8 form, the lead codes of its characters."""
     for at in range(0, len(text), BLOCK):
         piece = text[at : at + BLOCK]
         utf8 = piece.encode("utf-8", "surrogatepass")
-        yield piece, utf8, utf8 if len(utf8) == len(piece) else utf8.translate(None, CONTINUATION)
+        yield piece, utf8, utf8.translate(LEAD_CODES, CONTINUATION if len(utf8) > len(piece) else b"")
 
 
 def count_classes(text: str) -> Counts:
     """Return the class counts of a text, in time linear in its length; a lone surrogate counts as three bytes."""
     classes, pairs = [0] * len(CLASSES), [0] * PAIRS
     before = AT_START
-    for piece, utf8, leads in pieces(text):
-        codes, before = pair_codes(leads, before)
-        for pair, count in histogram(codes):
+    for piece, utf8, codes in pieces(text):
+        neighbours, before = pair_codes(codes, before)
+        for pair, count in histogram(neighbours):
             pairs[pair] += count
         if len(utf8) != len(piece):
             for number, count in beyond_ascii(piece, utf8):

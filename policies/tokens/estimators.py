@@ -10,11 +10,20 @@ import math
 import unicodedata
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, runtime_checkable
 
-from policies.tokens.classes import ASCII_CLASSES, BYTES, CLASSES
-from policies.tokens.counts import AT_START, KINDS, PAIRS, Counts, beyond_ascii, pair_codes, pieces
+from policies.tokens.classes import ASCII_CLASSES, BYTES, CLASSES, INDEX, OTHER
+from policies.tokens.counts import (
+    AT_START,
+    KINDS,
+    PAIRS,
+    Counts,
+    beyond_ascii,
+    classes_beyond_ascii,
+    pair_codes,
+    pieces,
+)
 
 
 @runtime_checkable
@@ -156,16 +165,12 @@ class Guaranteed:
 
 UNIT: Final = 200
 """Parts of a token that the weights of a table are counted in: a pair's weight, up to 1.275 tokens, fits a byte."""
-_ADLER: Final = 65_520  # what Adler-32's halves, which are sums modulo a prime, count up to
+_ADLER: Final = 256  # bytes whose sum stays under Adler-32's modulus 65,521, whatever they are
 
 
-def byte_sum(values: bytes, largest: int = 255) -> int:
-    """Return the sum of bytes, none above `largest`.
-
-    Adler-32's lower half is just that, and nothing else in the library adds as fast.
-    """
-    size = _ADLER // max(largest, 1)
-    return sum([zlib.adler32(values[at : at + size], 0) & 0xFFFF for at in range(0, len(values), size)])
+def byte_sum(values: bytes) -> int:
+    """Return the sum of bytes. Adler-32's lower half is just that, and nothing else in the library adds as fast."""
+    return sum([zlib.adler32(values[at : at + _ADLER], 0) & 0xFFFF for at in range(0, len(values), _ADLER)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,8 @@ class Table:
     pairs
         Weight of each pair of `Counts.pairs` in 1/200 token.
     classes
-        Weight of a character of each class beyond ASCII, on top of its pair's, in 1/200 token; zero for ASCII.
+        Weight of a character of each class beyond ASCII, on top of its pair's, in 1/200 token, two bytes at most; zero
+        for ASCII.
     alone
         Weight instead of the pair's for each of `KINDS` where the neighbour is not known: the fitted text's mean.
     capped
@@ -194,10 +200,18 @@ class Table:
     classes: tuple[int, ...]
     alone: tuple[int, ...]
     capped: bool = True
+    _low: bytes = field(init=False, repr=False, compare=False)
+    _high: bytes = field(init=False, repr=False, compare=False)
+    _light: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (len(self.pairs), len(self.classes), len(self.alone)) != (PAIRS, len(CLASSES), len(KINDS)):
             raise ValueError(f"{self.name}: a table has {PAIRS} pairs, {len(CLASSES)} classes and {len(KINDS)} kinds")
+        if not 0 <= min(self.classes) <= max(self.classes) < 0x10000:
+            raise ValueError(f"{self.name}: a class's weight must be 0 to 65535")
+        for name, shift in ("_low", 0), ("_high", 8):
+            object.__setattr__(self, name, bytes(weight >> shift & 0xFF for weight in self.classes).ljust(256, b"\0"))
+        object.__setattr__(self, "_light", bytes(number for number, high in enumerate(self._high) if not high))
 
     def tokens(self, weight: int, text: str) -> int:
         """Return the tokens of a text's summed weight."""
@@ -209,11 +223,13 @@ class Table:
     def estimate(self, text: str) -> int:
         """Return the tokens of a text, rounded up."""
         weight, before = 0, AT_START
-        for piece, utf8, leads in pieces(text):
-            codes, before = pair_codes(leads, before)
-            weight += byte_sum(codes.translate(self.pairs))
+        for piece, utf8, codes in pieces(text):
+            pairs, before = pair_codes(codes, before)
+            weight += byte_sum(pairs.translate(self.pairs))
             if len(utf8) != len(piece):
-                weight += sum(self.classes[number] * count for number, count in beyond_ascii(piece, utf8))
+                numbers, halves = classes_beyond_ascii(piece, utf8)
+                weight += byte_sum(numbers.translate(self._low)) - halves * self.classes[INDEX[OTHER]]
+                weight += byte_sum(numbers.translate(self._high, self._light)) << 8
         return self.tokens(weight, text)
 
     def estimate_counts(self, counts: Counts) -> int:
