@@ -76,19 +76,27 @@ def check(
     ] = 0.0005,
     as_json: AsJson = False,
 ) -> None:
-    """Compare an estimator with a committed baseline: exit code 3 and the classes that got worse."""
+    """Compare an estimator with a committed baseline: exit code 3, and the classes that got worse.
+
+    Besides the corpus there are probes, one for each class of characters and each pair of neighbours: however rare, it
+    may not change unsaid.
+    """
     from sim.estimator import baseline as base
+    from sim.estimator.evaluate import load_estimator
+    from sim.estimator.probes import estimates_of_probes
 
     known = base.settings_of(baseline) if update else base.read_baseline(baseline)
     names = tokenizers or ",".join(known.get("tokenizers", OPEN.split(",")))
     rows, chunk = by or known.get("by", "class"), known.get("chunk", 1000)
-    evaluation = _evaluation(corpus, estimator or known.get("estimator", "table:open"), names, rows, chunk)
-    now = base.baseline_content(evaluation, chunk, rows)
+    measured = estimator or known.get("estimator", "table:open")
+    evaluation = _evaluation(corpus, measured, names, rows, chunk)
+    now = base.baseline_content(evaluation, chunk, rows, estimates_of_probes(load_estimator(measured)))
     if update:
         base.write_baseline(baseline, now)
-        _say(f"wrote {baseline}: {len(now['rows'])} rows")
+        _say(f"wrote {baseline}: {len(now['rows'])} rows, {len(now['probes'])} probes")
         return
     worse = base.regressions(known, now, tolerance)
+    moved = base.drifts(known, now)
     gone = base.missing_rows(known, now)
     if as_json:
         found = [
@@ -98,15 +106,19 @@ def check(
             }
             for r in worse
         ]
-        print(json.dumps({"regressions": found, "missing": gone, "overall": evaluation.overall.content()}, indent=2))
+        changed = [{"probe": d.probe, "was": d.was, "now": d.now} for d in moved]
+        overall = evaluation.overall.content()
+        print(json.dumps({"regressions": found, "changed": changed, "missing": gone, "overall": overall}, indent=2))
     else:
         for regression in worse:
             print(f"worse: {regression}")
+        for drift in moved:
+            print(f"changed: {drift}")
         for name in gone:
             print(f"missing: {name} is in the baseline and not in the corpus")
-        if not worse and not gone:
+        if not (worse or moved or gone):
             print(f"{evaluation.estimator}: no worse than {baseline} in {len(now['rows'])} rows")
-    if worse or gone:
+    if worse or moved or gone:
         raise typer.Exit(3)
 
 

@@ -36,8 +36,21 @@ class Regression:
         return f"{place}: {_MEASURES[self.measure]} {was:+.1f} % -> {now:+.1f} % ({now - was:+.1f} points)"
 
 
-def baseline_content(evaluation: Evaluation, chunk: int, by: str) -> dict[str, Any]:
-    """Return what a baseline file holds: the settings and the rows, without what depends on the machine."""
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A probe of which the estimator makes another number of tokens."""
+
+    probe: str
+    was: int
+    now: int
+
+    def __str__(self) -> str:
+        """Return the probe, both numbers and the difference."""
+        return f"{self.probe}: its probe's estimate {self.was} -> {self.now} tokens ({self.now - self.was:+d})"
+
+
+def baseline_content(evaluation: Evaluation, chunk: int, by: str, probed: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a baseline file holds: settings, rows, estimates of probes; nothing that depends on the machine."""
     return {
         "schema": SCHEMA,
         "estimator": evaluation.estimator,
@@ -54,20 +67,22 @@ def baseline_content(evaluation: Evaluation, chunk: int, by: str) -> dict[str, A
             }
             for row in evaluation.rows
         ],
+        "probes": dict(probed),
     }
 
 
 def write_baseline(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a baseline: one row a line, so that a change of it reads well."""
-    head = {key: value for key, value in content.items() if key != "rows"}
+    """Write a baseline: a row or a probe a line, so that a change of it reads well."""
+    head = {key: value for key, value in content.items() if key not in ("rows", "probes")}
     rows = ",\n    ".join(json.dumps(row) for row in content["rows"])
+    probes = json.dumps(content["probes"], indent=4)[:-1]
     body = json.dumps(head, indent=2)[:-2]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'{body},\n  "rows": [\n    {rows}\n  ]\n}}\n', "utf-8")
+    file.write_text(f'{body},\n  "rows": [\n    {rows}\n  ],\n  "probes": {probes}  }}\n}}\n', "utf-8")
 
 
 def read_baseline(file: Path) -> dict[str, Any]:
-    """Return a baseline.
+    """Return a baseline; one of before there were probes has none.
 
     Raises
     ------
@@ -97,6 +112,9 @@ def read_baseline(file: Path) -> dict[str, Any]:
         if bad:
             message = f"{len(bad)} of {len(content['rows'])} rows lack one of {', '.join(sorted(keys))}"
             faults = [Fault(message, file=file, key=f"rows[{bad[0]}]")]
+    probed = content.setdefault("probes", {})
+    if not isinstance(probed, dict) or not all(type(tokens) is int for tokens in probed.values()):
+        faults.append(Fault("must be tokens by the name of a probe, whole numbers", file=file, key="probes"))
     if faults:
         raise BadInput(*faults)
     return dict(content)
@@ -128,6 +146,24 @@ def regressions(was: Mapping[str, Any], now: Mapping[str, Any], tolerance: float
             if worse > tolerance:
                 found.append(Regression(*place, measure, old, new))
     return sorted(found, key=lambda r: -abs(r.now - r.was))
+
+
+def drifts(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[Drift]:
+    """Return the probes whose estimate moved, up or down, the largest move first.
+
+    Nobody knows their true count, so a move is neither better nor worse, and tells only of an estimator that the
+    baseline names; of another one nothing is returned. A probe that moved by less than half of the largest move has
+    some of what moved that one, and is left out.
+    """
+    if was["estimator"] != now["estimator"]:
+        return []
+    found = [
+        Drift(name, tokens, now["probes"][name])
+        for name, tokens in was["probes"].items()
+        if now["probes"].get(name, tokens) != tokens
+    ]
+    found.sort(key=lambda drift: -abs(drift.now - drift.was))
+    return [drift for drift in found if 2 * abs(drift.now - drift.was) > abs(found[0].now - found[0].was)]
 
 
 def missing_rows(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

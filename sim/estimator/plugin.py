@@ -26,8 +26,9 @@ def check_estimator() -> Check:
 
 
 def _check(baseline: str | Path, estimator: str | None = None, corpora: Sequence[str | Path] = ()) -> Evaluation:
-    from sim.estimator.baseline import baseline_content, missing_rows, read_baseline, regressions
+    from sim.estimator.baseline import baseline_content, drifts, missing_rows, read_baseline, regressions
     from sim.estimator.evaluate import evaluate, load_estimator
+    from sim.estimator.probes import estimates_of_probes
     from workloads.tokenizers import TOKENIZERS, load_all, missing
     from workloads.tokens.corpora import own_corpus, read_corpus
 
@@ -36,11 +37,11 @@ def _check(baseline: str | Path, estimator: str | None = None, corpora: Sequence
         if name in TOKENIZERS and (lack := missing(name)):
             pytest.skip(lack)
     chunks = read_corpus([Path(corpus) for corpus in corpora] or [own_corpus()], known["chunk"])
-    found = evaluate(
-        load_estimator(estimator or known["estimator"]), chunks, load_all(known["tokenizers"]), known["by"]
-    )
-    now = baseline_content(found, known["chunk"], known["by"])
+    measured = load_estimator(estimator or known["estimator"])
+    found = evaluate(measured, chunks, load_all(known["tokenizers"]), known["by"])
+    now = baseline_content(found, known["chunk"], known["by"], estimates_of_probes(measured))
     worse = [f"worse: {regression}" for regression in regressions(known, now)]
+    worse += [f"changed: {drift}" for drift in drifts(known, now)]
     worse += [f"missing: {name}" for name in missing_rows(known, now)]
     if worse:
         pytest.fail("\n".join(worse), pytrace=False)

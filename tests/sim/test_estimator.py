@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import types
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,10 +18,12 @@ import pandas as pd
 import pytest
 
 from policies.tokens import CLASSES, CharsPerFour, Table, estimator_named
+from policies.tokens.counts import BEFORE, KINDS
 from sim.cli import main
-from sim.estimator.baseline import baseline_content, read_baseline, regressions
+from sim.estimator.baseline import baseline_content, drifts, read_baseline, regressions
 from sim.estimator.evaluate import MAX, Foreign, evaluate, load_estimator, script_of
 from sim.estimator.learn import learn_factors, tokens_per_char
+from sim.estimator.probes import estimates_of_probes
 from workloads.errors import BadInput
 from workloads.tokenizers import Tokenizer, load_all, missing
 from workloads.tokens.corpora import Chunk, own_corpus, read_corpus
@@ -202,6 +205,11 @@ def test_a_megabyte_of_one_letter_is_no_trouble(tmp_path: Path, tokenizers: list
             '{"schema": 1, "estimator": "x", "tokenizers": [], "chunk": 1, "by": "class", "rows": [{}, 3]}',
             "2 of 2 rows",
         ),
+        (
+            '{"schema": 1, "estimator": "x", "tokenizers": [], "chunk": 1, "by": "class", "rows": [], '
+            '"probes": {"class han": "9"}}',
+            "probes: must be tokens by the name of a probe, whole numbers",
+        ),
     ],
 )
 def test_a_baseline_that_is_none_is_refused(content: str, told: str, tmp_path: Path) -> None:
@@ -232,10 +240,66 @@ def test_one_weight_changed_by_a_tenth_is_noticed(
     weights[number] = round(weights[number] * factor)
     changed = FastTable(dataclasses.replace(table, classes=tuple(weights)))
     known = read_baseline(BASELINE)
-    now = baseline_content(evaluate(changed, read_corpus([own_corpus()]), tokenizers), 1000, "class")
+    now = baseline_content(evaluate(changed, read_corpus([own_corpus()]), tokenizers), 1000, "class", {})
     found = regressions(known, now)
     assert found
     assert f"script {script}, against" in str(found[0])
+
+
+def changed_by_a_tenth(weight: int, most: int) -> set[int]:
+    """Return a weight a tenth lower and higher; one of which a tenth rounds to nothing (up to 4), a unit."""
+    step = max(1, round(weight / 10))
+    return {max(0, weight - step), min(most, weight + step)} - {weight}
+
+
+def test_every_weight_changed_by_a_tenth_is_told_by_its_name() -> None:
+    """However rare in any corpus, up or down, capped by the bytes or not."""
+    table = estimator_named("table:open")
+    assert isinstance(table, Table)
+    was = {"estimator": table.name, "probes": estimates_of_probes(FastTable(table))}
+    variants = [
+        (f"class {name}, ", {"classes": (*table.classes[:number], weight, *table.classes[number + 1 :])})
+        for number, name in enumerate(CLASSES)
+        if name not in KINDS  # ASCII weighs by its pairs alone
+        for weight in changed_by_a_tenth(table.classes[number], 0xFFFF)
+    ]
+    for row, before in enumerate(BEFORE):
+        for at, kind in enumerate(KINDS, 32 * row):
+            for weight in changed_by_a_tenth(table.pairs[at], 0xFF):
+                pairs = table.pairs[:at] + bytes((weight,)) + table.pairs[at + 1 :]
+                variants.append((f"pair {before} {kind}:", {"pairs": pairs}))
+    assert len(variants) > 500
+    for name, change in variants:
+        now = estimates_of_probes(FastTable(dataclasses.replace(table, **change)))
+        found = drifts(was, {"estimator": table.name, "probes": now})
+        assert any(str(drift).startswith(name) for drift in found), name
+
+
+def test_another_estimator_than_the_baselines_is_not_held_to_its_probes() -> None:
+    was = {"estimator": "ours", "probes": {"class han, script han": 9}}
+    now = {"estimator": "ours", "probes": {"class han, script han": 10}}
+    assert [str(drift) for drift in drifts(was, now)] == [
+        "class han, script han: its probe's estimate 9 -> 10 tokens (+1)"
+    ]
+    assert drifts(was, {**now, "estimator": "theirs"}) == drifts(was, {**now, "probes": {}}) == []
+
+
+def test_check_tells_a_foreign_estimator_that_changed_where_the_corpus_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tokenizers: list[Tokenizer], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    each = 1
+    module = types.SimpleNamespace(count=lambda text: len(text) + each * sum("\u0b00" <= c <= "\u0b7f" for c in text))
+    monkeypatch.setitem(sys.modules, "indic", module)
+    (tmp_path / "plain.txt").write_text("plain words")
+    arguments = ["check", "plain.txt", "--estimator", "indic:count", "--baseline", "b.json"]
+    assert run(monkeypatch, *arguments, "--update") == 0
+    assert run(monkeypatch, *arguments) == 0
+    each = 2
+    capsys.readouterr()
+    assert run(monkeypatch, *arguments) == 3
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("changed: class oriya, script oriya: ")
 
 
 def test_check_leaves_with_three_and_names_the_script(
