@@ -104,6 +104,9 @@ class Role(Enum):
     __hash__ = object.__hash__
 
 
+_SYSTEM, _USER, _ASSISTANT, _TOOL = Role  # of every message: a look into an enumeration takes its time
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call of an assistant's message.
@@ -143,24 +146,23 @@ class Message:
     content: Content
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
-    _estimator: Estimator | None = field(default=None, init=False, repr=False, compare=False)
-    _tokens: int = field(default=0, init=False, repr=False, compare=False)
+    _known: tuple[Estimator | None, int] = field(default=(None, 0), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.calls and self.role is not Role.ASSISTANT:
+        if self.calls and self.role is not _ASSISTANT:
             raise HistoryError(f"a {self.role.value} message cannot call tools")
-        if (self.answers is None) is (self.role is Role.TOOL):
+        if (self.answers is None) is (self.role is _TOOL):
             raise HistoryError("a tool message, and no other, says which call it answers")
 
     def tokens(self, estimator: Estimator) -> int:
         """Return its estimated tokens, tool calls included."""
-        if self._estimator is not estimator:
+        whose, tokens = self._known
+        if whose is not estimator:
             tokens = self.content.tokens(estimator)
             for call in self.calls:
                 tokens += call.arguments.tokens(estimator)
-            object.__setattr__(self, "_tokens", tokens)
-            object.__setattr__(self, "_estimator", estimator)
-        return self._tokens
+            object.__setattr__(self, "_known", (estimator, tokens))
+        return tokens
 
     def saying(self, content: Content) -> Message:
         """Return the same message with other content."""
@@ -169,22 +171,22 @@ class Message:
 
 def system(content: Content | str) -> Message:
     """Return a system message."""
-    return Message(Role.SYSTEM, _content(content))
+    return Message(_SYSTEM, _content(content))
 
 
 def user(content: Content | str) -> Message:
     """Return a user's message."""
-    return Message(Role.USER, _content(content))
+    return Message(_USER, _content(content))
 
 
 def assistant(content: Content | str = NOTHING, *calls: ToolCall) -> Message:
     """Return an assistant's message: text, tool calls, or both."""
-    return Message(Role.ASSISTANT, _content(content), calls)
+    return Message(_ASSISTANT, _content(content), calls)
 
 
 def tool_result(answers: str, content: Content | str) -> Message:
     """Return the result of a tool call."""
-    return Message(Role.TOOL, _content(content), (), answers)
+    return Message(_TOOL, _content(content), (), answers)
 
 
 def _content(content: Content | str) -> Content:
@@ -236,16 +238,16 @@ class Log:
         at = len(self.messages)
         self.messages.append(message)
         role = message.role
-        if role is Role.TOOL:
+        if role is _TOOL:
             self.results.append(at)
             self.tools.append(tool)
             return
         self.units.append(at)
-        if role is Role.USER:
+        if role is _USER:
             self.turns.append(at)
             if self.head == at and len(self.turns) == 1:
                 self.head = at + 1
-        elif role is Role.SYSTEM and self.head == at and not self.turns:
+        elif role is _SYSTEM and self.head == at and not self.turns:
             self.head = at + 1
 
 
@@ -275,7 +277,7 @@ class History(Sequence[Message]):
     def append(self, message: Message) -> History:
         """Return the history with one more message."""
         role, tool, at = message.role, "", self._length
-        if role is Role.TOOL:
+        if role is _TOOL:
             for place, call in enumerate(self.open):
                 if call.id == message.answers:
                     tool = call.name
@@ -302,7 +304,7 @@ class History(Sequence[Message]):
         log = Log()
         tools = iter(self.log.tools)
         for message in self:
-            log.append(message, next(tools) if message.role is Role.TOOL else "")
+            log.append(message, next(tools) if message.role is _TOOL else "")
         return log
 
     def check_complete(self) -> None:

@@ -55,9 +55,8 @@ class Summary:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """What to send instead of the history.
+class Fitted(NamedTuple):
+    """What to send instead of the history. A named tuple, for one is made at every request.
 
     Attributes
     ----------

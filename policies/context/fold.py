@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from policies.messages import Log, Role
 from policies.tokens import Estimator
+
+_USER, _ASSISTANT, _TOOL = Role.USER, Role.ASSISTANT, Role.TOOL
 
 
 class Zone:
@@ -120,8 +122,8 @@ class Fold:
     def extend(self, log: Log, length: int) -> None:
         """Take the log's messages in up to a length."""
         raw, estimator = self.raw, self.estimator
-        for at in range(len(raw) - 1, length):
-            raw.append(raw[-1] + log.messages[at].tokens(estimator))
+        for message in log.messages[len(raw) - 1 : length]:
+            raw.append(raw[-1] + message.tokens(estimator))
 
 
 class ClearFold(Fold):
@@ -196,33 +198,39 @@ class ClearFold(Fold):
 
     def extend(self, log: Log, length: int) -> None:
         """Take the log's messages in up to a length."""
-        raw, outside, held, ordinals, zone = self.raw, self.outside, self.held, self._ordinals, self._zone
+        raw, outside, held, saved = self.raw, self.outside, self.held, self.saved
         estimator, policy = self.estimator, self._policy
         total, free, kept = raw[-1], outside[-1], held[-1]
-        for at in range(len(raw) - 1, length):
-            message = log.messages[at]
+        for at, message in enumerate(log.messages[len(raw) - 1 : length], len(raw) - 1):
             tokens = message.tokens(estimator)
             role = message.role
-            if role is Role.TOOL:
-                ordinal = self._results
-                self._results += 1
-                zone.add(tokens)
-                if tokens > self._smallest and log.tools[ordinal] not in self._excluded:
-                    self.where.append(at)
-                    ordinals.append(ordinal)
-                    self.saved.append(self.saved[-1] + tokens - self._note)
-                    self.sizes.append(self.sizes[-1] + tokens)
-            elif role is Role.USER:
-                zone.next_turn()
-            elif role is Role.ASSISTANT and policy is not None:
+            if role is not _ASSISTANT:
+                free = self._protect(at, role, tokens, log.tools)
+            elif policy is not None:
                 kept = policy.clear(self, at, kept)
-            while free < len(ordinals) and ordinals[free] < zone.outside:
-                free += 1
             total += tokens
             raw.append(total)
-            self.least.append(total - self.saved[-1])
+            self.least.append(total - saved[-1])
             outside.append(free)
             held.append(kept)
+
+    def _protect(self, at: int, role: Role, tokens: int, tools: Sequence[str]) -> int:
+        """Take in a message that may move the zone; return how many clearable results lie outside."""
+        zone, ordinals, free = self._zone, self._ordinals, self.outside[-1]
+        if role is _TOOL:
+            ordinal = self._results
+            self._results += 1
+            zone.add(tokens)
+            if tokens > self._smallest and tools[ordinal] not in self._excluded:
+                self.where.append(at)
+                ordinals.append(ordinal)
+                self.saved.append(self.saved[-1] + tokens - self._note)
+                self.sizes.append(self.sizes[-1] + tokens)
+        elif role is _USER:
+            zone.next_turn()
+        while free < len(ordinals) and ordinals[free] < zone.outside:
+            free += 1
+        return free
 
     def size(self, length: int, cleared: int) -> int:
         """Return the tokens of the first messages with so many results cleared."""
@@ -279,7 +287,7 @@ class DropFold(Fold):
         for at in range(len(raw) - 1, length):
             message = log.messages[at]
             cut = held[at]
-            if message.role is Role.ASSISTANT:
+            if message.role is _ASSISTANT:
                 cut = self._policy.cut(self, log, at, cut)
             raw.append(raw[-1] + message.tokens(self.estimator))
             held.append(cut)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from policies.context import ContextPolicy, Fitted, Refused, Shape
-from policies.messages import History, Known, Message, Role, ToolCall, assistant, system, tool_result, user
+from policies.messages import History, Known, Message, ToolCall, assistant, system, tool_result, user
 from sim.replica.prefix_cache import Prompt
 from sim.sessions.transcript import Transcript
 from workloads.agents.plan import Part, Plan, Step
@@ -195,10 +195,14 @@ class Agent:
         tally.stages[fitted.stage] += 1
         tally.over_budget += fitted.over
         tally.rewritten_tokens += ask.rewritten_tokens
-        tally.cleared_tokens = max(tally.cleared_tokens, fitted.cleared_tokens)
-        tally.dropped_tokens = max(tally.dropped_tokens, fitted.dropped_tokens)
-        tally.largest_prompt = max(tally.largest_prompt, tokens)
-        tally.largest_estimate = max(tally.largest_estimate, fitted.estimate)
+        if fitted.cleared_tokens > tally.cleared_tokens:
+            tally.cleared_tokens = fitted.cleared_tokens
+        if fitted.dropped_tokens > tally.dropped_tokens:
+            tally.dropped_tokens = fitted.dropped_tokens
+        if tokens > tally.largest_prompt:
+            tally.largest_prompt = tokens
+        if fitted.estimate > tally.largest_estimate:
+            tally.largest_estimate = fitted.estimate
         if tokens >= self.window:
             self.end, self.reason = End.REFUSED_BY_SERVER, f"{tokens:,} tokens exceed the window of {self.window:,}"
             return None
@@ -230,9 +234,9 @@ class Agent:
             self._say(tool_result("t", part.content), part)
             self._again, self._needs = None, 0
             return step.wait_s
-        answer, whole = step.answer, step.answer.tokens == step.output_tokens
-        if delivered is not None and delivered < step.output_tokens:
-            answer, whole = Part(Known(delivered), delivered), True
+        answer, written = step.answer, step.output_tokens
+        if delivered is not None and delivered < written:
+            answer, written = Part(Known(delivered), delivered), delivered
         incoming = step.incoming
         if incoming is None:
             self.end = End.FINISHED
@@ -242,7 +246,7 @@ class Agent:
             self._begin(incoming)
         else:
             self._say(assistant(answer.content, *(() if step.user else _CALL)), answer)
-            if whole:  # what was generated is what is sent next: servers that keep it find it
+            if answer.tokens == written:  # what was generated is what is sent next: servers that keep it find it
                 self._transcript.go_on()
             if step.user:
                 self._say(user(incoming.content), incoming)
@@ -262,7 +266,7 @@ class Agent:
         self.end, self.reason = End.REFUSED_BY_SERVER, reason
 
     def _say(self, message: Message, part: Part) -> None:
-        if message.role is Role.TOOL:
+        if message.answers is not None:
             self._results.append(len(self._parts))
         self._history = self._history.append(message)
         self._parts.append(part)
