@@ -21,6 +21,9 @@ def measured(
     allreduce_gbps: Annotated[
         float | None, typer.Option(help="GB/s of an all-reduce; needed with several GPUs.", show_default=False)
     ] = None,
+    allreduce_latency: Annotated[
+        str, typer.Option(metavar="TIME", help="Of the shortest all-reduce; NCCL expects 19.8us of two GPUs on PCIe.")
+    ] = "0us",
     mixed: Annotated[
         str, typer.Option(help="Attention of prompts beside decodes: sum of both alone, or measured together.")
     ] = "sum",
@@ -38,10 +41,13 @@ def measured(
     from sim.steptime import Profile
     from workloads.errors import BadInput, Fault
 
-    try:
-        step_s = float(parse(step_overhead, DURATIONS))
-    except ValueError as error:
-        raise BadInput(Fault(str(error), key="--step-overhead")) from None
+    def seconds(text: str, option: str) -> float:
+        try:
+            return float(parse(text, DURATIONS))
+        except ValueError as error:
+            raise BadInput(Fault(str(error), key=option)) from None
+
+    step_s, allreduce_s = seconds(step_overhead, "--step-overhead"), seconds(allreduce_latency, "--allreduce-latency")
     known = gpu_of(profile, run_dir) if gpu is None else find_gpu(gpu, key="--gpu")
     served = None
     if model is not None:
@@ -61,6 +67,7 @@ def measured(
             run.tensor_parallel,
             step_s,
             allreduce_gbps,
+            allreduce_s,
             mixed,  # type: ignore[arg-type]  # checked there
             hardware=f"{run.tensor_parallel} x {known.title}" if known else "",
             engine="vLLM",
@@ -69,7 +76,12 @@ def measured(
         )
     except ValueError as error:
         faults = [part.partition(": ") for part in str(error).split("; ")]
-        options = {"step_s": "--step-overhead", "allreduce_gbps": "--allreduce-gbps", "mixed": "--mixed"}
+        options = {
+            "step_s": "--step-overhead",
+            "allreduce_gbps": "--allreduce-gbps",
+            "allreduce_s": "--allreduce-latency",
+            "mixed": "--mixed",
+        }
         raise BadInput(*(Fault(text, key=options.get(key, key)) for key, _, text in faults)) from None
     server = server_of(
         run,

@@ -32,6 +32,9 @@ class Profile:
     allreduce_gbps
         Effective speed of an all-reduce, GB/s: two a layer, of tokens x hidden x 2 bytes. Needed with more than one
         GPU.
+    allreduce_s
+        What an all-reduce takes however short it is, seconds. NCCL expects 8.4 + 2 (G - 1) 5.7 us of a ring of G GPUs
+        on PCIe, protocol Simple: 19.8 us between two (NVIDIA/nccl 01afd20, src/graph/tuning.cc).
     mixed
         Attention of a step with prompts and decodes: ``"sum"`` of both alone, or ``"measured"`` together. The second
         holds for one step at a time, because the table is no straight line where both contexts grow.
@@ -44,6 +47,7 @@ class Profile:
     tensor_parallel: int = 1
     step_s: float = 0.0
     allreduce_gbps: float | None = None
+    allreduce_s: float = 0.0
     mixed: Literal["sum", "measured"] = "sum"
     hardware: str = ""
     engine: str = ""
@@ -52,10 +56,11 @@ class Profile:
 
     kernels: Kernels = field(init=False, repr=False, compare=False)
     _token_s: float = field(init=False, repr=False, compare=False)
+    _step_s: float = field(init=False, repr=False, compare=False)
     _fixed: dict[tuple[int, int], float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the tables and compute what the all-reduces cost a token.
+        """Read the tables and compute what the all-reduces cost a token and a step.
 
         Raises
         ------
@@ -70,18 +75,22 @@ class Profile:
             f"allreduce_gbps: must be GB/s above 0, got {speed!r}": speed is not None
             and not 0.0 < speed < float("inf"),
             f"allreduce_gbps: needed with {self.tensor_parallel} GPUs": speed is None and self.tensor_parallel > 1,
+            f"allreduce_s: must be seconds >= 0, got {self.allreduce_s!r}": not 0.0 <= self.allreduce_s < float("inf"),
             f"mixed: must be 'sum' or 'measured', got {self.mixed!r}": self.mixed not in ("sum", "measured"),
         }
         if any(wrong.values()):
             raise ValueError("; ".join(message for message, holds in wrong.items() if holds))
-        messages = 2 * self.model.layers * self.model.hidden * 2 if self.tensor_parallel > 1 else 0
-        object.__setattr__(self, "_token_s", messages / (speed * 1e9) if speed else 0.0)
+        reduces = 2 * self.model.layers if self.tensor_parallel > 1 else 0
+        object.__setattr__(self, "_token_s", reduces * self.model.hidden * 2 / (speed * 1e9) if speed else 0.0)
+        object.__setattr__(self, "_step_s", self.step_s + reduces * self.allreduce_s)
         object.__setattr__(self, "kernels", read_kernels(self.path, self.model, self.tensor_parallel))
 
     @property
     def provenance(self) -> Provenance:
         """Where the constants are from."""
-        constants = {"step_s": self.step_s} | ({"allreduce_gbps": self.allreduce_gbps} if self.allreduce_gbps else {})
+        constants = {"step_s": self.step_s}
+        if self.allreduce_gbps:
+            constants |= {"allreduce_gbps": self.allreduce_gbps, "allreduce_s": self.allreduce_s}
         source = f"kernel profile {self.path}"
         return Provenance("profile", source, self.engine, self.version, self.hardware, self.date, constants)
 
@@ -111,7 +120,7 @@ class Profile:
         """Return the seconds of everything but attention."""
         seconds = self._fixed.get((tokens, requests))
         if seconds is None:
-            own = self.step_s + self._token_s * tokens
+            own = self._step_s + self._token_s * tokens
             seconds = own + self.kernels.tokens(tokens) + self.kernels.requests(requests)
             self._fixed[tokens, requests] = seconds
         return seconds

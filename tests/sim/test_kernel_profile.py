@@ -111,9 +111,13 @@ def test_a_step_is_the_sum_of_its_kernels(folder):
     model = Profile(folder, TINY, step_s=0.003)
     found, _, _ = model.segment(8, 8 * 200, [(100, 20), (60, 0)])
     assert (found - 0.003) * 1e6 == pytest.approx(expected)
-    linked = replace(model, tensor_parallel=2, allreduce_gbps=10.0)
+    linked = replace(model, tensor_parallel=2, allreduce_gbps=10.0, allreduce_s=2e-5)
     message = tokens * TINY.hidden * 2
-    assert linked.segment(8, 1_600, [(100, 20), (60, 0)])[0] - found == pytest.approx(2 * TINY.layers * message / 10e9)
+    assert linked.segment(8, 1_600, [(100, 20), (60, 0)])[0] - found == pytest.approx(
+        2 * TINY.layers * (2e-5 + message / 10e9)
+    )
+    alone = replace(model, allreduce_gbps=10.0, allreduce_s=2e-5)
+    assert alone.segment(8, 1_600, [(100, 20), (60, 0)])[0] == found, "one GPU has nobody to wait for"
 
 
 def test_experts_are_read_at_the_number_expected_to_be_visited(tmp_path):
@@ -204,6 +208,7 @@ def test_points_that_did_not_fit_into_memory_may_be_absent(tmp_path):
         ({"step_s": -1.0}, "step_s: must be seconds >= 0, got -1.0"),
         ({"tensor_parallel": 2}, "allreduce_gbps: needed with 2 GPUs"),
         ({"allreduce_gbps": 0.0}, "allreduce_gbps: must be GB/s above 0, got 0.0"),
+        ({"allreduce_s": -1e-6}, "allreduce_s: must be seconds >= 0, got -1e-06"),
         ({"mixed": "both"}, "mixed: must be 'sum' or 'measured', got 'both'"),
     ],
 )

@@ -333,6 +333,8 @@ def test_a_tight_pool_preempts_and_ends(shared):
     [
         (["--step-overhead", "3 parsecs"], "--step-overhead: must be a number, alone or as text with a unit"),
         (["--step-overhead=-1ms"], "--step-overhead: must be seconds >= 0, got -0.001"),
+        (["--allreduce-latency", "20 parsecs"], "--allreduce-latency: must be a number, alone or as text with a unit"),
+        (["--allreduce-latency=-1us"], "--allreduce-latency: must be seconds >= 0, got -1e-06"),
         (["--mixed", "both"], "--mixed: must be 'sum' or 'measured', got 'both'"),
         (["--gpu", "h1000"], "--gpu: unknown GPU 'h1000'"),
         ([], "the size of the KV pool is unknown"),

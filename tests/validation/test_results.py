@@ -30,6 +30,15 @@ def test_the_documentation_shows_the_committed_tables():
     assert MAKE.tables(MAKE.committed()) in page, "python results/validation/make.py prints the tables"
 
 
+@pytest.mark.parametrize(
+    ("name", "run"), [("measured-llama-8b-fitted", "Llama-3.1-8B"), ("measured-qwen-32b-latency", "Qwen3-32B")]
+)
+def test_with_one_free_constant_no_mean_is_worse_than_the_other_simulators(name, run):
+    metrics = MAKE.committed()[name]["result"]["metrics"]
+    for metric, other in zip(("ttft_s.mean", "tpot_s.mean", "e2e_s.mean"), MAKE.OTHERS[run], strict=True):
+        assert abs(metrics[metric]["error"]) <= abs(other)
+
+
 @pytest.mark.parametrize("name", MAKE.COMMANDS)
 def test_a_command_gives_its_committed_result_again(shared, name):
     kept, found = MAKE.committed()[name], MAKE.result_of(MAKE.COMMANDS[name], str(shared))
