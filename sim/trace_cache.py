@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -90,7 +90,7 @@ def read_blocks(path: str | Path, first: int | None = None, stagger_s: float = 0
     for row, at_s, owner in zip(range(len(trace))[:first], trace.arrival_s.tolist(), owners, strict=False):
         ids, tokens = segments.row(row)
         blocks = -(-tokens // segments.block)  # the last block of a prompt may be partial; it counts as one
-        lookups.append(Lookup(at_s, owner, Prompt.of(ids.tolist(), blocks.tolist())))
+        lookups.append(Lookup(at_s, owner, Prompt.of(ids.tolist(), blocks.cumsum().tolist())))
     return BlockTrace(lookups, "shared", has_sessions)
 
 
@@ -102,9 +102,8 @@ def _is_weka(path: str | Path) -> bool:
 
 def _lookups(number: int, session: weka.Session, start_s: float) -> Iterator[Lookup]:
     for request in session.requests:
-        prompt = Prompt()
-        prompt.ids = [(number, run) for run in request.run_ids]  # ids are local to a session
-        prompt.ends = request.run_ends
+        ids: list[Hashable] = [(number, run) for run in request.run_ids]  # ids are local to a session
+        prompt = Prompt.of(ids, request.run_ends)
         yield Lookup(start_s + request.start_s, number, prompt)
 
 

@@ -108,6 +108,11 @@ class Segments:
             raise ValueError("every segment needs a token count of at least 1, and block must be at least 1")
 
     @classmethod
+    def none(cls, n: int) -> Self:
+        """Return n rows without segments."""
+        return cls(np.zeros(n + 1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
     def blocks(cls, offsets: Ints, ids: Ints, prompt_tokens: Ints, block: int) -> Self:
         """Return prompts cut into blocks from their start; the last of a row is partial where the prompt ends in it.
 
@@ -147,9 +152,16 @@ class Segments:
 
     def totals(self) -> Ints:
         """Return int64[n]: tokens that the segments of each row cover."""
-        sums = np.concatenate(([0], np.cumsum(self.tokens)))
-        covered: Ints = sums[self.offsets[1:]] - sums[self.offsets[:-1]]
-        return covered
+        return np.diff(self._sums()[self.offsets])
+
+    def ends(self) -> Ints:
+        """Return int64[m]: tokens of its row up to the end of each segment."""
+        sums = self._sums()
+        ends: Ints = sums[1:] - np.repeat(sums[self.offsets[:-1]], np.diff(self.offsets))
+        return ends
+
+    def _sums(self) -> Ints:
+        return np.concatenate(([0], np.cumsum(self.tokens)))
 
 
 _PLAIN = {

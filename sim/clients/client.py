@@ -31,7 +31,7 @@ from sim.replica.prefix_cache import Prompt
 from sim.replica.replica import Replica
 from sim.replica.work import Work
 from sim.rows import BLOCK
-from workloads.trace import Floats, Ints, Labels, Trace
+from workloads.trace import Floats, Labels, Segments, Trace
 
 _KIND = {kind: code for code, kind in enumerate(KINDS)}
 _FINISH = {finish: code for code, finish in enumerate(FINISHES)}
@@ -190,10 +190,7 @@ class Clients:
         """
         if not self.replica.server.prefix_cache:
             return repeat(None, len(block))
-        return (
-            _prompt(number + row, tokens, None if block.segments is None else block.segments.row(row))
-            for row, tokens in enumerate(block.prompt_tokens.tolist())
-        )
+        return _prompts(block, number)
 
     def describe(self, kind: int, script: int) -> Call:
         """Return what a client knows of a call of this kind in this script, but for its prompt."""
@@ -231,10 +228,22 @@ def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, 
     return known, [known.index(name) for name in names]
 
 
-def _prompt(number: int, tokens: int, row: tuple[Ints, Ints] | None) -> Prompt:
-    prompt = Prompt() if row is None else Prompt.of(row[0].tolist(), row[1].tolist())
-    prompt.append(("own", number), max(1, tokens) - min(prompt.tokens, tokens))
-    return prompt
+def _prompts(trace: Trace, number: int) -> Iterator[Prompt]:
+    """Yield what each call's prompt is made of, the first call being the ``number``-th.
+
+    So many rows at a time become lists: those of a whole trace would be five times its size.
+    """
+    for first in range(0, len(trace), BLOCK):
+        rows = slice(first, first + BLOCK)
+        tokens = trace.prompt_tokens[rows]
+        segments = Segments.none(len(tokens)) if trace.segments is None else trace.segments.take(rows)
+        ids, ends, edges = segments.ids.tolist(), segments.ends().tolist(), segments.offsets.tolist()
+        own = np.maximum(tokens, 1) - np.minimum(segments.totals(), tokens)
+        for call, start, stop, rest in zip(count(number + first), edges, edges[1:], own.tolist(), strict=False):
+            prompt = Prompt.of(ids[start:stop], ends[start:stop])
+            if rest:
+                prompt.append(("own", call), rest)
+            yield prompt
 
 
 class OpenCall:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 
@@ -42,10 +41,13 @@ class Prompt:
             self.append(segment, tokens)
 
     @classmethod
-    def of(cls, ids: list[Hashable], tokens: Iterable[int]) -> Prompt:
-        """Return a prompt of segments given as two columns; keeps ``ids``. Every segment has at least one token."""
-        prompt = cls()
-        prompt.ids, prompt.ends = ids, list(accumulate(tokens))
+    def of(cls, ids: list[Hashable], ends: list[int]) -> Prompt:
+        """Return a prompt of segments given as two columns, which it keeps: ids, and tokens up to each one's end.
+
+        Every segment has at least one token.
+        """
+        prompt = cls.__new__(cls)
+        prompt.ids, prompt.ends = ids, ends
         return prompt
 
     def append(self, segment: Hashable, tokens: int) -> None:
@@ -58,9 +60,7 @@ class Prompt:
 
     def copy(self) -> Prompt:
         """Return another prompt that begins as this one."""
-        other = Prompt()
-        other.ids, other.ends = self.ids.copy(), self.ends.copy()
-        return other
+        return Prompt.of(self.ids.copy(), self.ends.copy())
 
     def extend(self, other: Prompt, start: int, stop: int | None = None) -> None:
         """Add the segments ``start`` to ``stop`` of another prompt (to its end) at the end."""
@@ -222,7 +222,7 @@ class PrefixCache:
         whole = self._whole(prompt, None)
         node, at = self._walk(prompt, whole)
         hit = self._alive(node, at, now_s) // self.block * self.block
-        self._touch(self._grow(node, at, prompt, whole, own_pins=0), now_s)
+        self._touch(self._grow(self._cut(node, at), prompt, whole), now_s)
         if self.capacity is not None and self.held > self.capacity:
             self.evict(self.held - self.capacity)
         return hit
@@ -241,11 +241,11 @@ class PrefixCache:
         whole = self._whole(prompt, limit)
         before, old = self.held, lease.node
         node, at = self._walk(prompt, whole, old)
-        node = self._grow(node, at, prompt, whole, own_pins=1 if node is old else 0)
         if node is not old:
+            node = self._cut(node, at)
             self._pin(node)
             self._unpin(old, old.touched_s)  # holds a pinned child now, so it stays pinned
-        lease.node, lease.tokens = node, whole
+        lease.node, lease.tokens = self._grow(node, prompt, whole, pins=1), whole
         return self.held - before
 
     def release(self, lease: Lease, now_s: float = 0.0) -> None:
@@ -272,7 +272,9 @@ class PrefixCache:
         return blocks - left
 
     def _whole(self, prompt: Prompt, limit: int | None) -> int:
-        tokens = prompt.tokens if limit is None else min(limit, prompt.tokens)
+        tokens = prompt.tokens
+        if limit is not None and limit < tokens:
+            tokens = limit
         return tokens // self.block * self.block
 
     def _walk(self, prompt: Prompt, stop: int, above: _Node | None = None) -> tuple[_Node, int]:
@@ -284,7 +286,7 @@ class PrefixCache:
         ids, ends = prompt.ids, prompt.ends
         node = above or self._root
         at = node.end
-        while at < stop:
+        while at < stop and node.children:
             index = bisect_right(ends, at)  # the segment that holds token `at`
             child = node.children.get((ids[index], at - ends[index - 1] if index else at))
             if child is None:
@@ -317,23 +319,29 @@ class PrefixCache:
             self._order[upper] = None  # whoever cuts touches or pins it next
         return upper
 
-    def _grow(self, node: _Node, at: int, prompt: Prompt, whole: int, own_pins: int) -> _Node:
-        """Add tokens ``at`` to ``whole`` of the prompt below a node that matches to ``at``; return the deepest node."""
-        node = self._cut(node, at)
+    def _grow(self, node: _Node, prompt: Prompt, whole: int, pins: int = 0) -> _Node:
+        """Add the prompt's tokens up to ``whole`` below a node that matches; return the deepest node.
+
+        The caller has ``pins`` pins on the node, 0 or 1, and on the deepest from then on.
+        """
+        at = node.end
         if at == whole:
             return node
         blocks = whole // self.block - at // self.block
         self.held += blocks
-        if not node.children and node.pins == own_pins:  # a leaf of our own: its blocks are touched together from now
+        if pins:
+            self.pinned += blocks
+        if not node.children and node.pins == pins:  # a leaf of our own: its blocks are touched together from now
             node.end, node.prompt = whole, prompt
-            if own_pins:
-                self.pinned += blocks
             return node
-        index = bisect_right(prompt.ends, at)
-        key = (prompt.ids[index], at - prompt.ends[index - 1] if index else at)
-        leaf = _Node(node, key, prompt, at, whole)
-        node.children[key] = leaf
-        self._order[leaf] = None
+        ids, ends = prompt.ids, prompt.ends
+        index = bisect_right(ends, at)
+        key = (ids[index], at - ends[index - 1] if index else at)
+        node.children[key] = leaf = _Node(node, key, prompt, at, whole)
+        if pins:
+            leaf.pins = pins  # the node's own pin now counts for its pinned child
+        else:
+            self._order[leaf] = None
         return leaf
 
     def _touch(self, node: _Node, now_s: float) -> None:

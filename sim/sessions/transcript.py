@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
+from itertools import accumulate
 
 from policies.context import Fitted, Shape
 from sim.replica.prefix_cache import Prompt
@@ -100,7 +101,7 @@ class Transcript:
             tokens = [*tokens[:head], new.lead, *tokens[start:]]
         else:
             ids = ids.copy()
-        self.prompt = prompt = Prompt.of(ids, tokens)
+        self.prompt = prompt = Prompt.of(ids, list(accumulate(tokens)))
         self.shape, self._built, self._pending = new, len(self._ids), 0
 
         def upto(segments: int) -> int:

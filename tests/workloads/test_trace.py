@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -187,3 +188,13 @@ def test_mooncake(shared) -> None:
     assert len(trace) == 3_993
     assert trace.prefix_reuse() == pytest.approx(77_953 / 121_877, abs=1e-12)
     assert np.array_equal(trace.segments.totals(), trace.prompt_tokens)
+
+
+@given(st.lists(st.lists(st.integers(1, 9), max_size=5), max_size=6))
+def test_segments_end_where_their_row_says(rows):
+    sizes = [size for row in rows for size in row]
+    offsets = np.cumsum([0, *map(len, rows)])
+    segments = Segments(offsets, np.arange(len(sizes)), np.array(sizes, np.int64))
+    assert segments.ends().tolist() == [end for row in rows for end in accumulate(row)]
+    assert segments.totals().tolist() == list(map(sum, rows))
+    assert not Segments.none(len(rows)).totals().any()
