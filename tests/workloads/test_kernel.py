@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -32,6 +33,21 @@ def test_three_ways_one_integer(text: str) -> None:
     tokens = ANYHOW.estimate(text)
     assert tokens == ANYHOW.estimate_counts(count_classes(text))
     assert tokens == FastTable(ANYHOW).estimate(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": (*ANYHOW.classes[:-1], 0x10000)}, "must be 0 to 65535"),
+        ({"classes": (*ANYHOW.classes[:-1], -1)}, "must be 0 to 65535"),
+        ({"classes": ANYHOW.classes[:-1]}, "classes"),
+        ({"pairs": ANYHOW.pairs[:-1]}, "pairs"),
+        ({"alone": ANYHOW.alone[:-1]}, "kinds"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(changes, message: str) -> None:
+    with pytest.raises(ValueError, match=f"table:anyhow: .*{message}"):
+        replace(ANYHOW, **changes)
 
 
 @pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 7])
