@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,15 +84,12 @@ def read_blocks(path: str | Path, first: int | None = None, stagger_s: float = 0
     trace = read_recording(path).trace
     if trace.segments is None:
         raise BadInput(Fault("does not tell the blocks of its prompts; Mooncake and WEKA traces do", path))
-    segments = trace.segments
+    # The last block of a prompt may be partial; it counts as one.
+    blocks = replace(trace.segments, tokens=-(-trace.segments.tokens // trace.segments.block))
     has_sessions = trace.session is not None
     owners = [0] * len(trace) if trace.session is None else trace.session.tolist()
-    lookups = []
-    for row, at_s, owner in zip(range(len(trace))[:first], trace.arrival_s.tolist(), owners, strict=False):
-        ids, tokens = segments.row(row)
-        blocks = -(-tokens // segments.block)  # the last block of a prompt may be partial; it counts as one
-        lookups.append(Lookup(at_s, owner, Prompt.of(ids.tolist(), blocks.cumsum().tolist())))
-    return BlockTrace(lookups, "shared", has_sessions)
+    lookups = map(Lookup, trace.arrival_s.tolist(), owners, Prompt.of_rows(blocks))
+    return BlockTrace(list(islice(lookups, first)), "shared", has_sessions)
 
 
 def _is_weka(path: str | Path) -> bool:

@@ -65,10 +65,10 @@ def measured(
             str(profile),
             run.model,
             run.tensor_parallel,
-            step_s,
-            allreduce_gbps,
-            allreduce_s,
-            mixed,  # type: ignore[arg-type]  # checked there
+            step_s=step_s,
+            allreduce_gbps=allreduce_gbps,
+            allreduce_s=allreduce_s,
+            mixed=mixed,  # type: ignore[arg-type]  # checked there
             hardware=f"{run.tensor_parallel} x {known.title}" if known else "",
             engine="vLLM",
             version=run.version,

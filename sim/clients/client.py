@@ -229,21 +229,13 @@ def _merged(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, 
 
 
 def _prompts(trace: Trace, number: int) -> Iterator[Prompt]:
-    """Yield what each call's prompt is made of, the first call being the ``number``-th.
-
-    So many rows at a time become lists: those of a whole trace would be five times its size.
-    """
-    for first in range(0, len(trace), BLOCK):
-        rows = slice(first, first + BLOCK)
-        tokens = trace.prompt_tokens[rows]
-        segments = Segments.none(len(tokens)) if trace.segments is None else trace.segments.take(rows)
-        ids, ends, edges = segments.ids.tolist(), segments.ends().tolist(), segments.offsets.tolist()
-        own = np.maximum(tokens, 1) - np.minimum(segments.totals(), tokens)
-        for call, start, stop, rest in zip(count(number + first), edges, edges[1:], own.tolist(), strict=False):
-            prompt = Prompt.of(ids[start:stop], ends[start:stop])
-            if rest:
-                prompt.append(("own", call), rest)
-            yield prompt
+    """Yield what each call's prompt is made of, the first call being the ``number``-th."""
+    tokens = trace.prompt_tokens
+    segments = Segments.none(len(trace)) if trace.segments is None else trace.segments
+    own = np.maximum(tokens, 1) - np.minimum(segments.totals(), tokens)
+    for call, (prompt, rest) in enumerate(zip(Prompt.of_rows(segments), own.tolist(), strict=True), number):
+        prompt.append(("own", call), rest)
+        yield prompt
 
 
 class OpenCall:

@@ -15,8 +15,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
+
+from sim.rows import BLOCK
+from workloads.trace import Segments
 
 
 class Prompt:
@@ -50,6 +54,18 @@ class Prompt:
         prompt.ids, prompt.ends = ids, ends
         return prompt
 
+    @classmethod
+    def of_rows(cls, segments: Segments) -> Iterator[Prompt]:
+        """Yield what the prompts of a trace are made of.
+
+        So many rows at a time become lists: those of a whole trace would be five times its size.
+        """
+        for first in range(0, len(segments), BLOCK):
+            part = segments.take(slice(first, first + BLOCK))
+            ids, ends = part.ids.tolist(), part.ends().tolist()
+            for start, stop in pairwise(part.offsets.tolist()):
+                yield cls.of(ids[start:stop], ends[start:stop])
+
     def append(self, segment: Hashable, tokens: int) -> None:
         """Add a segment at the end."""
         if tokens < 0:
@@ -71,6 +87,11 @@ class Prompt:
     def upto(self, segments: int) -> int:
         """Return the tokens of the first segments."""
         return self.ends[segments - 1] if segments else 0
+
+    def place(self, at: int) -> tuple[Hashable, int]:
+        """Return the segment that holds token ``at``, and how many of its tokens lie before."""
+        index = bisect_right(self.ends, at)
+        return self.ids[index], at - self.upto(index)
 
     def shared(self, other: Prompt, place: int, limit: int) -> int:
         """Return how many of the first ``limit`` tokens are the same.
@@ -287,7 +308,7 @@ class PrefixCache:
         node = above or self._root
         at = node.end
         while at < stop and node.children:
-            index = bisect_right(ends, at)  # the segment that holds token `at`
+            index = bisect_right(ends, at)  # as `place` does, and the comparison goes on from there
             child = node.children.get((ids[index], at - ends[index - 1] if index else at))
             if child is None:
                 break
@@ -308,9 +329,7 @@ class PrefixCache:
         upper = _Node(node.parent, node.key, node.prompt, node.start, at)
         upper.touched_s = node.touched_s
         node.parent.children[node.key] = upper
-        ids, ends = node.prompt.ids, node.prompt.ends
-        index = bisect_right(ends, at)
-        node.key = (ids[index], at - ends[index - 1] if index else at)
+        node.key = node.prompt.place(at)
         node.start, node.parent = at, upper
         upper.children[node.key] = node
         if node.pins:
@@ -334,9 +353,7 @@ class PrefixCache:
         if not node.children and node.pins == pins:  # a leaf of our own: its blocks are touched together from now
             node.end, node.prompt = whole, prompt
             return node
-        ids, ends = prompt.ids, prompt.ends
-        index = bisect_right(ends, at)
-        key = (ids[index], at - ends[index - 1] if index else at)
+        key = prompt.place(at)
         node.children[key] = leaf = _Node(node, key, prompt, at, whole)
         if pins:
             leaf.pins = pins  # the node's own pin now counts for its pinned child
